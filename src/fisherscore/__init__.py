@@ -1,0 +1,81 @@
+"""Learn the Fisher score of any simulator, and put it to work.
+
+Names are imported when they are first used, so that ``import fisherscore`` and the command line start at once. No
+module has the name of a function exported here: importing it would put the module in the function's place.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:  # the same names for type checkers; a test holds the two lists together
+    from . import accuracy as accuracy
+    from . import plot as plot
+    from . import problems as problems
+    from .campaign import simulate as simulate
+    from .errors import ArgumentError as ArgumentError
+    from .errors import FisherScoreError as FisherScoreError
+    from .errors import FisherScoreWarning as FisherScoreWarning
+    from .errors import MissingExtraError as MissingExtraError
+    from .errors import ModelFolderError as ModelFolderError
+    from .errors import SimulationError as SimulationError
+    from .errors import TrainingError as TrainingError
+    from .latent import CustomLatent as CustomLatent
+    from .latent import GaussianLatent as GaussianLatent
+    from .latent import Latent as Latent
+    from .model_folder import load as load
+    from .proposal import Proposal as Proposal
+    from .proposal import normal as normal
+    from .proposal import uniform as uniform
+    from .recipe import AutoRecipe as AutoRecipe
+    from .recipe import PaperRecipe as PaperRecipe
+    from .recipe import Recipe as Recipe
+    from .recipe import fit as fit
+    from .score_model import FunctionScore as FunctionScore
+    from .score_model import NetworkScore as NetworkScore
+    from .score_model import ScoreModel as ScoreModel
+    from .simulations import Simulations as Simulations
+    from .simulator import Simulator as Simulator
+    from .simulator import from_jax as from_jax
+    from .simulator import from_python as from_python
+    from .train import Training as Training
+
+_HOMES = {
+    "campaign": ("simulate",),
+    "errors": (
+        "ArgumentError",
+        "FisherScoreError",
+        "FisherScoreWarning",
+        "MissingExtraError",
+        "ModelFolderError",
+        "SimulationError",
+        "TrainingError",
+    ),
+    "latent": ("CustomLatent", "GaussianLatent", "Latent"),
+    "model_folder": ("load",),
+    "proposal": ("Proposal", "normal", "uniform"),
+    "recipe": ("AutoRecipe", "PaperRecipe", "Recipe", "fit"),
+    "score_model": ("FunctionScore", "NetworkScore", "ScoreModel"),
+    "simulations": ("Simulations",),
+    "simulator": ("Simulator", "from_jax", "from_python"),
+    "train": ("Training",),
+}
+_MODULES = ("accuracy", "plot", "problems")
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [*_HOME, *_MODULES]  # noqa: PLE0604  put together at run time
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name not in _HOME:
+        raise AttributeError(f"module 'fisherscore' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

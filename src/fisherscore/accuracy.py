@@ -1,0 +1,88 @@
+"""Yardsticks for problems whose truth is known.
+
+Score error:  err = E[(ŝ − s)ᵀ F̄⁻¹ (ŝ − s)] / p  over θ from the training region and x ~ p(x | θ), with F̄ the mean
+of s sᵀ over the same pairs. 0 is perfect; 1 is what predicting zero scores. Every direction weighs by how well it is
+constrained, so that a badly learned weak direction cannot hide.
+
+Field error: |ŝ − s| / |s| over the whole training region for one fixed observation, implausible corners included.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .arguments import as_count
+from .problems.problem import Problem
+from .score_model import ScoreModel
+
+
+@dataclass(frozen=True)
+class ScoreError:
+    """The score error with its standard error, and its median over test pairs."""
+
+    mean: float
+    standard_error: float
+    median: float
+    num_pairs: int
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """Relative error of the score over a grid of θ for one observation."""
+
+    median: float
+    maximum: float
+    num_points: int
+
+
+def score_error(model: ScoreModel, problem: Problem, *, num_pairs: int = 10_000, seed: int = 1) -> ScoreError:
+    """Measure a model's score error on fresh pairs of a problem whose score is known.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> fs.accuracy.score_error(problem.exact_model(), problem, num_pairs=100).mean
+    0.0
+    """
+    theta = problem.proposal.sample(as_count(num_pairs, "num_pairs", minimum=2), seed=seed)
+    x = problem.simulator.draw(theta, seed=seed + 1)
+    return score_error_of(np.asarray(model.score(theta, x)), np.asarray(problem.score(theta, x)))
+
+
+def score_error_of(estimate: np.ndarray, truth: np.ndarray) -> ScoreError:
+    """Compute the score error from estimated and true scores of the same pairs, shape (n, p)."""
+    estimate, truth = np.asarray(estimate, np.float64), np.asarray(truth, np.float64)
+    fisher = truth.T @ truth / len(truth)
+    delta = estimate - truth
+    errors = np.einsum("ni,ni->n", delta, np.linalg.solve(fisher, delta.T).T) / truth.shape[1]
+    return ScoreError(
+        mean=float(errors.mean()),
+        standard_error=float(errors.std(ddof=1) / np.sqrt(len(errors))),
+        median=float(np.median(errors)),
+        num_pairs=len(errors),
+    )
+
+
+def region_grid(model: ScoreModel | Problem, num_per_axis: int, margin: float = 0.0) -> np.ndarray:
+    """Lay a grid over the training region, leaving a margin (a fraction of each range) at the edges; shape (n, p)."""
+    region = model.proposal if isinstance(model, Problem) else model
+    shrink = margin * (region.high - region.low)
+    axes = np.linspace(region.low + shrink, region.high - shrink, num_per_axis, axis=-1)
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+def field_error(model: ScoreModel, problem: Problem, x_obs: Any, *, num_per_axis: int = 31) -> FieldError:
+    """Measure the relative error of the score of one observation over a grid of the training region.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> fs.accuracy.field_error(problem.exact_model(), problem, [0.1, 0.2]).median
+    0.0
+    """
+    grid = region_grid(problem, num_per_axis)
+    truth = np.asarray(problem.score(grid, x_obs), np.float64)
+    delta = np.asarray(model.score(grid, x_obs), np.float64) - truth
+    # Relative to parameters' own ranges, so that the result does not depend on their units.
+    scale = problem.proposal.high - problem.proposal.low
+    errors = np.linalg.norm(delta * scale, axis=1) / np.linalg.norm(truth * scale, axis=1)
+    return FieldError(median=float(np.median(errors)), maximum=float(errors.max()), num_points=len(errors))

@@ -1,0 +1,1 @@
+"""Complete runs from simulation to figures, as the command line starts them."""

@@ -1,0 +1,128 @@
+"""Save and load fitted models: a folder of JSON and safetensors, checked before use, never unpickled.
+
+``model.json`` holds the architecture (a name from a closed list), sizes, parameter names and units;
+``weights.safetensors`` the weights, the standardisation and the training region; ``provenance.json`` versions, seeds,
+the hash of the data and the loss curve.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .errors import ArgumentError, ModelFolderError
+from .folder import read_arrays, read_json, write_folder
+from .network import ARCHITECTURES, architecture_name, build_network
+from .score_model import NetworkScore, Record
+from .standardize import Standardizer
+
+_SCHEMA = "fisherscore-model"
+_VERSION = 1
+# Bounds on what a folder may ask to be built, far above any real model.
+_MOST_WEIGHTS = 500_000_000
+_STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_scale")
+
+
+def save(model: NetworkScore, path: str | Path) -> None:
+    """Write a fitted model to the folder ``path``, replacing a model that is there."""
+    document = {
+        "schema": _SCHEMA,
+        "version": _VERSION,
+        "architecture": architecture_name(model.network),
+        "settings": model.network.settings,
+        "names": list(model.names),
+        "units": list(model.units),
+        "x_shape": list(model.x_shape),
+    }
+    facts = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.record)}
+    arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.network))}
+    arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in _STANDARDIZER}
+    arrays |= {"region.low": model.low, "region.high": model.high}
+    write_folder(path, {"model.json": document, "provenance.json": facts}, {"weights.safetensors": arrays})
+
+
+def load(path: str | Path) -> NetworkScore:
+    """Read a model that ``model.save(path)`` wrote; its scores are the same to the last bit.
+
+    >>> import fisherscore as fs
+    >>> fs.load("no/where")
+    Traceback (most recent call last):
+    ...
+    fisherscore.errors.ModelFolderError: path: expected a folder written by fisherscore, but no/where is no folder.
+    """
+    if not isinstance(path, str | Path):
+        raise ArgumentError(f"path: expected a folder as text or Path, got {path!r}.")
+    folder = Path(path)
+    document = read_json(folder / "model.json", _SCHEMA, _VERSION)
+    names, units, x_shape = _described(document, folder)
+    skeleton = _skeleton(document, len(names), x_shape, folder)
+    leaves, structure = jax.tree.flatten(skeleton)
+
+    p = len(names)
+    shapes = dict(zip(_STANDARDIZER, ((p,), (p,), x_shape, x_shape, ()), strict=True))
+    expected: dict[str, Any] = {f"network.{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
+    expected |= {f"standardizer.{n}": (shape, np.float64) for n, shape in shapes.items()}
+    expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
+    arrays = read_arrays(folder / "weights.safetensors", expected)
+    facts = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
+    network = jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
+    return NetworkScore(
+        network=network,
+        standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
+        low=arrays["region.low"],
+        high=arrays["region.high"],
+        names=names,
+        units=units,
+        x_shape=x_shape,
+        record=Record({k: v for k, v in facts.items() if k not in ("schema", "version")}),
+    )
+
+
+def _described(document: dict[str, Any], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]:
+    names, units, x_shape = (document.get(k) or () for k in ("names", "units", "x_shape"))
+    texts = all(isinstance(v, list) and all(isinstance(t, str) for t in v) for v in (names, units))
+    sizes = isinstance(x_shape, list) and all(isinstance(n, int) and 0 < n <= _MOST_WEIGHTS for n in x_shape)
+    if not (texts and sizes and names and len(names) == len(set(names)) == len(units)):
+        raise ModelFolderError(f"{folder / 'model.json'}: names, units or x_shape are missing or damaged.")
+    return tuple(names), tuple(units), tuple(x_shape)
+
+
+def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int, ...], folder: Path) -> Any:
+    """Lay out the network's arrays without making them, so that absurd sizes cost nothing."""
+    architecture, settings = document.get("architecture"), document.get("settings")
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
+        raise ModelFolderError(
+            f"{folder / 'model.json'}: unknown architecture {architecture!r}. Known: {', '.join(ARCHITECTURES)}."
+        )
+    if not isinstance(settings, dict) or not all(_is_size(v) for v in settings.values()):
+        raise ModelFolderError(f"{folder / 'model.json'}: the network's settings are missing or damaged.")
+    data_size = int(np.prod(x_shape))
+    try:
+        skeleton = eqx.filter_eval_shape(
+            lambda: build_network(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ModelFolderError(f"{folder / 'model.json'}: the network cannot be laid out: {error}.") from None
+    if sum(leaf.size for leaf in jax.tree.leaves(skeleton)) > _MOST_WEIGHTS:
+        raise ModelFolderError(f"{folder / 'model.json'}: asks for more than {_MOST_WEIGHTS} weights.")
+    return skeleton
+
+
+def _is_size(value: Any) -> bool:
+    sizes = value if isinstance(value, list) else [value]
+    return len(sizes) <= 64 and all(type(n) is int and 0 < n <= 1_000_000 for n in sizes)
+
+
+def _jsonable(value: Any) -> Any:
+    """Turn arrays into lists and NaN into null, which is what JSON knows."""
+    if isinstance(value, dict | Record):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(v) for v in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _jsonable(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,68 @@
+"""What a reference problem is: a proposal, a simulator, and the truth about them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..arguments import as_theta
+from ..errors import ArgumentError
+from ..latent import Latent
+from ..proposal import Proposal
+from ..score_model import FunctionScore
+from ..simulator import Simulator, from_jax
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A simulator whose answers are known. ``log_likelihood_one`` and ``fisher_one`` are JAX functions of one θ.
+
+    ``latent`` and ``simulator_from_latent`` exist for decomposable problems: x given θ split into θ → z → x.
+    """
+
+    name: str
+    proposal: Proposal
+    draw_one: Callable[..., Any]
+    x_shape: tuple[int, ...]
+    log_likelihood_one: Callable[..., Any] | None = None
+    score_one: Callable[..., Any] | None = None
+    fisher_one: Callable[..., Any] | None = None
+    latent: Latent | None = None
+    draw_one_from_latent: Callable[..., Any] | None = None
+    batch_size: int = 256
+
+    @property
+    def simulator(self) -> Simulator:
+        """The simulator of x given θ."""
+        return from_jax(self.draw_one, name=self.name, batch_size=self.batch_size)
+
+    @property
+    def simulator_from_latent(self) -> Simulator:
+        """The simulator of x given the latent z, for a decomposable problem."""
+        if self.draw_one_from_latent is None:
+            raise ArgumentError(f"The problem {self.name!r} is not decomposable: it has no latent.")
+        return from_jax(self.draw_one_from_latent, name=f"{self.name} from its latent", batch_size=self.batch_size)
+
+    def exact_model(self) -> FunctionScore:
+        """Return the exact score as a model, to be used wherever a fitted one is."""
+        return FunctionScore(self.proposal, self.x_shape, score=self.score_one, log_likelihood=self.log_likelihood_one)
+
+    def score(self, theta: Any, x: Any) -> Any:
+        """Compute the exact score, broadcasting like a model."""
+        return self.exact_model().score(theta, x)
+
+    def log_likelihood(self, theta: Any, x: Any) -> Any:
+        """Compute the exact log-likelihood up to a term in x alone."""
+        return self.exact_model().log_likelihood(theta, x)
+
+    def fisher(self, theta: Any) -> np.ndarray:
+        """Compute the exact Fisher matrix, shape (..., p, p)."""
+        if self.fisher_one is None:
+            raise ArgumentError(f"The Fisher matrix of the problem {self.name!r} is not known.")
+        theta = as_theta(theta, self.proposal.names)
+        p = self.proposal.num_parameters
+        matrices = jax.lax.map(self.fisher_one, jnp.asarray(theta).reshape(-1, p))
+        return np.asarray(matrices, dtype=np.float64).reshape(*theta.shape[:-1], p, p)

@@ -1,0 +1,214 @@
+"""Named ways to fit a score: ``paper``, to the letter, and ``auto``, the best we have.
+
+A recipe is a small frozen record of choices. Users pass its name, or an instance to change a choice.
+"""
+
+import abc
+import math
+import platform
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import equinox
+import jax
+import numpy as np
+import optax
+
+from .arguments import as_seed
+from .errors import ArgumentError, FisherScoreWarning, TrainingError
+from .network import build_network
+from .score_model import NetworkScore, Record
+from .simulations import Simulations
+from .standardize import Standardizer
+from .train import History, Training, latent_score_loss, train
+
+# Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
+_TOLERATED_FAILURES = 0.01
+
+
+@dataclass(frozen=True)
+class Recipe(abc.ABC):
+    """Base of all recipes: a network and a way to train it on (θ, x, latent score)."""
+
+    architecture: str
+    settings: dict[str, Any]
+    training: Training
+
+    def training_for(self, num_simulations: int) -> Training:
+        """Return how to train on that many simulations."""
+        del num_simulations
+        return self.training
+
+    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
+        """Fit a score model to simulations that all succeeded."""
+        target = sims.latent_score()
+        if not np.isfinite(target).all():
+            raise TrainingError("latent: its score is NaN or infinite for some records. Check its log_prob or score.")
+        standardizer = Standardizer.of(sims.theta, sims.x, target)
+        theta, x = standardizer.inputs(sims.theta, sims.x)
+        network_key, train_key = jax.random.split(jax.random.key(seed))
+        network = build_network(
+            self.architecture, sims.proposal.num_parameters, int(np.prod(sims.x_shape)), self.settings, key=network_key
+        )
+        network, history = train(
+            network,
+            latent_score_loss,
+            (theta, x, standardizer.target(target)),
+            self.training_for(len(sims)),
+            key=train_key,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+        return NetworkScore(
+            network=network,
+            standardizer=standardizer,
+            low=sims.proposal.low,
+            high=sims.proposal.high,
+            names=sims.proposal.names,
+            units=sims.proposal.units,
+            x_shape=sims.x_shape,
+            record=_record(self, sims, seed, history),
+        )
+
+
+@dataclass(frozen=True)
+class PaperRecipe(Recipe):
+    """The paper's estimator (its appendix D): an ELU network, Adam at a constant rate, all simulations in every step.
+
+    The defaults are those of its weak lensing example; :meth:`toy` has those of its linear Gaussian one. Inputs and
+    targets are standardised, which the paper leaves open.
+
+    >>> import fisherscore as fs
+    >>> fs.PaperRecipe.toy().settings, fs.PaperRecipe().settings
+    ({'hidden': (64, 64)}, {'hidden': (64, 128, 128)})
+    """
+
+    architecture: str = "vector_field"
+    settings: dict[str, Any] = field(default_factory=lambda: {"hidden": (64, 128, 128)})
+    training: Training = Training(
+        num_epochs=10_000, batch_size=None, learning_rate=1e-3, decay="none", held_out=0.0, patience=None
+    )
+
+    @classmethod
+    def toy(cls) -> "PaperRecipe":
+        """Return the settings of the linear Gaussian example: two layers of 64, rate 1e-2, 1,000 epochs."""
+        training = Training(
+            num_epochs=1_000, batch_size=None, learning_rate=1e-2, decay="none", held_out=0.0, patience=None
+        )
+        return cls(settings={"hidden": (64, 64)}, training=training)
+
+
+@dataclass(frozen=True)
+class AutoRecipe(Recipe):
+    """The default: a conservative network, minibatches, cosine decay, early stopping on held-out simulations.
+
+    The budget is counted in steps, so that few simulations are seen often enough and many do not take for ever.
+
+    >>> import fisherscore as fs
+    >>> fs.AutoRecipe().architecture
+    'exponential_family'
+    """
+
+    architecture: str = "exponential_family"
+    settings: dict[str, Any] = field(default_factory=lambda: {"hidden": (64, 64), "num_features": 16})
+    training: Training = Training()
+    num_steps: int = 10_000
+
+    def training_for(self, num_simulations: int) -> Training:
+        """Spread the steps over as many epochs as they make."""
+        rows = num_simulations * (1 - self.training.held_out)
+        num_batches = max(1.0, rows / (self.training.batch_size or rows))
+        num_epochs = math.ceil(self.num_steps / num_batches)
+        return replace(self.training, num_epochs=num_epochs, patience=math.ceil(num_epochs / 4))
+
+
+def fit(
+    sims: Simulations,
+    *,
+    recipe: str | Recipe = "auto",
+    seed: int = 0,
+    progress: bool | None = None,
+    checkpoint: str | Path | None = None,
+    allow_failures: bool = False,
+) -> NetworkScore:
+    """Learn the score ∇θ log p(x | θ) from simulations.
+
+    ``recipe`` is ``"auto"``, ``"paper"`` (the network of the paper's toy example where the latent is the user's own,
+    that of its lensing example where it is additive noise) or a recipe object. With ``checkpoint``, a fit that was
+    stopped goes on where it was. Above 1 % failed simulations a fit is refused unless ``allow_failures``: dropping
+    them biases the score.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator_from_latent, problem.proposal, 200, latent=problem.latent)
+    >>> fs.fit(sims).score([0.0, 0.0], sims.x).shape
+    (200, 2)
+    """
+    if not isinstance(sims, Simulations):
+        raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
+    chosen = _named(recipe, sims)
+    _check_failures(sims, allow_failures)
+    good = sims.ok()
+    if len(good) < 2:
+        raise ArgumentError(f"sims: expected at least 2 simulations that succeeded, got {len(good)}.")
+    return chosen.fit(good, seed=as_seed(seed), progress=progress, checkpoint=checkpoint)
+
+
+def _named(recipe: Any, sims: Simulations) -> Recipe:
+    if isinstance(recipe, Recipe):
+        return recipe
+    if recipe == "auto":
+        return AutoRecipe()
+    if recipe == "paper":
+        return PaperRecipe() if sims.provenance.get("additive_noise") else PaperRecipe.toy()
+    raise ArgumentError(f'recipe: expected "auto", "paper" or a recipe object, got {recipe!r}.')
+
+
+def _check_failures(sims: Simulations, allowed: bool) -> None:
+    rate = sims.failure_rate
+    if not rate:
+        return
+    kinds, counts = np.unique(sims.status[sims.status != "ok"], return_counts=True)
+    listed = ", ".join(f"{c} {k}" for k, c in zip(kinds, counts, strict=True))
+    first = next(iter(sims.messages.values()), "")
+    text = (
+        f"sims: {rate:.2%} of {len(sims)} simulations failed ({listed}; the first said: {first}). Training on the rest "
+        "learns the score of x given success, which is biased where failures depend on the parameters."
+    )
+    if rate > _TOLERATED_FAILURES and not allowed:
+        raise ArgumentError(text + " Repair the simulator, or pass allow_failures=True.")
+    warnings.warn(text, FisherScoreWarning, stacklevel=3)
+
+
+def _record(recipe: Recipe, sims: Simulations, seed: int, history: History) -> Record:
+    """Collect what one needs to know later about how a model came to be."""
+    from . import __version__
+
+    versions: Mapping[str, str] = {
+        "fisherscore": __version__,
+        "jax": jax.__version__,
+        "equinox": equinox.__version__,
+        "optax": optax.__version__,
+        "python": platform.python_version(),
+    }
+    return Record(
+        {
+            "recipe": {"name": type(recipe).__name__, "settings": recipe.settings, "training": asdict(recipe.training)},
+            "seed": seed,
+            "simulations": dict(sims.provenance),
+            "num_simulations": len(sims),
+            "failure_rate": sims.failure_rate,
+            "data_sha256": sims.fingerprint(),
+            "versions": dict(versions),
+            "device": jax.devices()[0].device_kind,
+            "num_epochs": history.num_epochs,
+            "best_epoch": history.best_epoch,
+            "stopped_early": history.stopped_early,
+            "fit_seconds": history.seconds,
+            "loss": history.loss,
+            "held_out_loss": history.held_out_loss,
+        }
+    )

@@ -1,0 +1,227 @@
+"""What a fit returns: scores in the user's units, and a log-likelihood where the model has one.
+
+Subclasses write ``score_one`` and ``log_likelihood_one`` for a single θ and x, in JAX; the base class checks shapes,
+broadcasts over leading axes and compiles. Score models are pytrees: they can be passed to jitted functions, and two
+models of the same shape share compiled code.
+"""
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .arguments import as_data, as_theta, is_traced
+from .errors import ArgumentError
+from .network import ConservativeNetwork, Network
+from .proposal import Proposal
+from .standardize import Standardizer
+
+# Rows evaluated at once; more are done in blocks of this size to bound the memory.
+_BLOCK = 65_536
+
+
+class Record(Mapping[str, Any]):
+    """Facts about a model that no computation depends on: provenance and the loss curve.
+
+    All records compare equal, so that models which differ in nothing else share compiled code.
+    """
+
+    def __init__(self, facts: Mapping[str, Any] | None = None):
+        self._facts = dict(facts or {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._facts[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record)
+
+    def __hash__(self) -> int:
+        return hash(Record)
+
+    def __repr__(self) -> str:
+        return f"Record({', '.join(self._facts)})"
+
+
+class ScoreModel(eqx.Module):
+    """Base of all score models: ∇θ log p(x | θ) for named parameters over a training region."""
+
+    names: eqx.AbstractVar[tuple[str, ...]]
+    units: eqx.AbstractVar[tuple[str, ...]]
+    low: eqx.AbstractVar[np.ndarray]
+    high: eqx.AbstractVar[np.ndarray]
+    x_shape: eqx.AbstractVar[Any]
+
+    @property
+    @abc.abstractmethod
+    def has_density(self) -> bool:
+        """Whether the score is the gradient of a log-likelihood the model can give."""
+
+    @abc.abstractmethod
+    def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
+        """Give the score of one observation at one θ, in the user's units."""
+
+    def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
+        """Give log p(x | θ) up to a term in x alone."""
+        raise NotImplementedError
+
+    @property
+    def num_parameters(self) -> int:
+        """How many parameters there are."""
+        return len(self.names)
+
+    def check_data(self, x: Any, argument: str = "x") -> Any:
+        """Return x as arrays of the right shape, or raise an error that names the argument."""
+        return as_data(x, self.x_shape, argument)
+
+    def data_batch_shape(self, x: Any) -> tuple[int, ...]:
+        """Return the leading axes of checked data."""
+        return x.shape[: x.ndim - len(self.x_shape)]
+
+    def score(self, theta: Any, x: Any) -> Array:
+        """Compute the score ∇θ log p(x | θ), shape (..., p), broadcasting over the leading axes of both arguments.
+
+        >>> import fisherscore as fs
+        >>> model = fs.problems.linear_gaussian().exact_model()
+        >>> model.score([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]]).shape
+        (2, 2)
+        """
+        return self._broadcast(_scores, theta, x)
+
+    def log_likelihood(self, theta: Any, x: Any) -> Array:
+        """Compute log p(x | θ) up to a term in x alone, shape (...); for models with a density only."""
+        if not self.has_density:
+            raise ArgumentError(
+                "model: expected one with a density, got a plain vector field, which has scores but no log-likelihood. "
+                'Fit with recipe="auto" for a model that has one.'
+            )
+        return self._broadcast(_log_likelihoods, theta, x)
+
+    def inside(self, theta: Any) -> Any:
+        """Say whether θ lies in the training region, broadcast over leading axes."""
+        theta = as_theta(theta, self.names)
+        return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
+
+    def _broadcast(self, function: Callable[..., Array], theta: Any, x: Any) -> Array:
+        theta = as_theta(theta, self.names)
+        x = self.check_data(x)
+        batch = np.broadcast_shapes(theta.shape[:-1], self.data_batch_shape(x))
+        num = int(np.prod(batch))
+        array_module: Any = jnp if is_traced(theta) or any(map(is_traced, jax.tree.leaves(x))) else np
+
+        def flat(array: Any, inner: tuple[int, ...]) -> Any:
+            return array_module.broadcast_to(array, (*batch, *inner)).reshape(num, *inner)
+
+        thetas = flat(theta, theta.shape[-1:])
+        xs = jax.tree.map(lambda a: flat(a, a.shape[len(self.data_batch_shape(x)) :]), x)
+        blocks = [
+            function(self, thetas[i : i + _BLOCK], jax.tree.map(lambda a, i=i: a[i : i + _BLOCK], xs))
+            for i in range(0, max(num, 1), _BLOCK)
+        ]
+        values = blocks[0] if len(blocks) == 1 else jnp.concatenate(blocks)
+        return values.reshape(*batch, *values.shape[1:])
+
+
+@eqx.filter_jit
+def _scores(model: ScoreModel, theta: Any, x: Any) -> Array:
+    return jax.vmap(model.score_one)(theta, x)
+
+
+@eqx.filter_jit
+def _log_likelihoods(model: ScoreModel, theta: Any, x: Any) -> Array:
+    return jax.vmap(model.log_likelihood_one)(theta, x)
+
+
+class NetworkScore(ScoreModel):
+    """A score network with its standardisation, as :func:`fisherscore.fit` returns it."""
+
+    network: Network
+    standardizer: Standardizer
+    low: np.ndarray
+    high: np.ndarray
+    names: tuple[str, ...] = eqx.field(static=True)
+    units: tuple[str, ...] = eqx.field(static=True)
+    x_shape: tuple[int, ...] = eqx.field(static=True)
+    record: Record = eqx.field(static=True)
+
+    @property
+    def has_density(self) -> bool:
+        """Whether the network is conservative."""
+        return isinstance(self.network, ConservativeNetwork)
+
+    def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
+        """Give the network's score in the user's units."""
+        return self.standardizer.score(self.network(*self.standardizer.inputs(theta, x)))
+
+    def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
+        """Give the network's potential as a log-likelihood."""
+        assert isinstance(self.network, ConservativeNetwork)
+        return self.standardizer.log_likelihood(self.network.potential(*self.standardizer.inputs(theta, x)))
+
+    def save(self, path: Any) -> None:
+        """Write the model to a folder of JSON and safetensors; :func:`fisherscore.load` reads it."""
+        from .model_folder import save
+
+        save(self, path)
+
+
+class FunctionScore(ScoreModel):
+    """A score written down by hand: an exact problem, or another code's likelihood, used like a fitted model.
+
+    ``score`` and ``log_likelihood`` are JAX functions of one (theta, x); either may be left out.
+
+    >>> import fisherscore as fs
+    >>> model = fs.FunctionScore(fs.uniform(a=(-3, 3)), (1,), log_likelihood=lambda t, x: -0.5 * ((x - t) ** 2).sum())
+    >>> float(model.score([0.0], [2.0])[0])
+    2.0
+    """
+
+    score_function: Callable[..., Any] | None = eqx.field(static=True)
+    log_likelihood_function: Callable[..., Any] | None = eqx.field(static=True)
+    low: np.ndarray
+    high: np.ndarray
+    names: tuple[str, ...] = eqx.field(static=True)
+    units: tuple[str, ...] = eqx.field(static=True)
+    x_shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        proposal: Proposal,
+        x_shape: tuple[int, ...],
+        *,
+        score: Callable[..., Any] | None = None,
+        log_likelihood: Callable[..., Any] | None = None,
+    ):
+        if score is None and log_likelihood is None:
+            raise ArgumentError("score, log_likelihood: expected at least one of the two, got neither.")
+        self.score_function = score
+        self.log_likelihood_function = log_likelihood
+        self.low, self.high = proposal.low, proposal.high
+        self.names, self.units = proposal.names, proposal.units
+        self.x_shape = tuple(x_shape)
+
+    @property
+    def has_density(self) -> bool:
+        """Whether a log-likelihood was given."""
+        return self.log_likelihood_function is not None
+
+    def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
+        """Give the user's score, or the gradient of the user's log-likelihood."""
+        if self.score_function is None:
+            return jax.grad(self.log_likelihood_one)(theta, x)
+        return self.score_function(theta, x)
+
+    def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
+        """Give the user's log-likelihood."""
+        assert self.log_likelihood_function is not None
+        return self.log_likelihood_function(theta, x)

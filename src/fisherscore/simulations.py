@@ -1,0 +1,83 @@
+"""The table of simulations that everything downstream reads: θ, z, x and status, one row a record."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import ArgumentError
+from .latent import Latent
+from .proposal import Proposal
+from .simulator import OK
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """Immutable rows (theta, latent, x, status); x was drawn at latent. Made by :func:`fisherscore.simulate`.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 10)
+    >>> len(sims), sims.theta.shape, sims.x.shape, sims.failure_rate
+    (10, (10, 2), (10, 2), 0.0)
+    """
+
+    theta: np.ndarray
+    latent: np.ndarray
+    x: np.ndarray
+    status: np.ndarray
+    proposal: Proposal
+    latent_model: Latent
+    provenance: dict[str, object] = field(default_factory=dict)
+    messages: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        lengths = {len(a) for a in (self.theta, self.latent, self.x, self.status)}
+        if len(lengths) != 1:
+            raise ArgumentError(f"theta, latent, x, status: expected the same number of rows, got {sorted(lengths)}.")
+        for array in (self.theta, self.latent, self.x, self.status):
+            array.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of one observation."""
+        return self.x.shape[1:]
+
+    @property
+    def failure_rate(self) -> float:
+        """Fraction of records that failed."""
+        return float(np.mean(self.status != OK))
+
+    def ok(self) -> "Simulations":
+        """Return the records that succeeded."""
+        keep = self.status == OK
+        if keep.all():
+            return self
+        return replace(
+            self,
+            theta=self.theta[keep],
+            latent=self.latent[keep],
+            x=self.x[keep],
+            status=self.status[keep],
+            messages={},
+        )
+
+    def latent_score(self) -> np.ndarray:
+        """Compute the regression target ∇θ log p(z | θ) of every record, shape (n, p)."""
+        score = jax.jit(jax.vmap(self.latent_model.score))(
+            jnp.asarray(self.theta, jnp.float32), jnp.asarray(self.latent, jnp.float32)
+        )
+        return np.asarray(score, dtype=np.float64)
+
+    def fingerprint(self) -> str:
+        """Return a hash of the data, so that a fit can say what it was trained on."""
+        digest = hashlib.sha256()
+        for array in (self.theta, self.latent, self.x):
+            digest.update(str(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()

@@ -1,0 +1,142 @@
+"""Simulators, simulate() and the table it returns."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fisherscore as fs
+
+BOX = fs.uniform(a=(0.0, 1.0), b=(2.0, 3.0))
+
+
+def python_noise(theta, rng):
+    return theta + rng.normal(size=2)
+
+
+def jax_noise(key, theta):
+    return theta + jax.random.normal(key, (2,))
+
+
+@pytest.fixture(params=["python", "jax"])
+def simulator(request):
+    return fs.from_python(python_noise) if request.param == "python" else fs.from_jax(jax_noise, batch_size=8)
+
+
+def test_records_do_not_depend_on_how_many_follow(simulator):
+    few, many = (fs.simulate(simulator, BOX, n, seed=5) for n in (37, 300))
+    for name in ("theta", "latent", "x"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(many, name)[:37])
+    assert (fs.simulate(simulator, BOX, 37, seed=6).x != few.x).all()
+
+
+def test_x_is_drawn_at_the_latent(simulator):
+    sims = fs.simulate(simulator, BOX, 4000, latent=fs.GaussianLatent([9.0, 9.0]), seed=1)
+    assert np.corrcoef((sims.x - sims.latent)[:, 0], sims.latent[:, 0])[0, 1] == pytest.approx(0.0, abs=0.06)
+    np.testing.assert_allclose((sims.x - sims.latent).std(axis=0), 1.0, atol=0.05)
+    np.testing.assert_allclose((sims.x - sims.theta).std(axis=0), np.sqrt(10), atol=0.15)
+
+
+def test_draw_gives_one_or_many(simulator):
+    one = simulator.draw([0.5, 2.5], seed=7)
+    many = simulator.draw([[0.5, 2.5]] * 3, seed=7)
+    assert one.shape == (2,) and many.shape == (3, 2)
+    np.testing.assert_array_equal(one, many[0])
+    assert len(np.unique(many)) == 6
+
+
+def test_a_map_as_data_keeps_its_shape():
+    sims = fs.simulate(fs.from_jax(lambda key, t: jnp.ones((3, 4)) * t[0]), BOX, 5)
+    assert sims.x.shape == (5, 3, 4) and sims.x_shape == (3, 4)
+
+
+def test_numbers_become_vectors():
+    assert fs.simulate(fs.from_python(lambda t, rng: 3), BOX, 4).x.shape == (4, 1)
+
+
+def test_table_is_immutable():
+    sims = fs.simulate(fs.from_python(python_noise), BOX, 4)
+    with pytest.raises(ValueError, match="read-only"):
+        sims.x[0] = 0.0
+
+
+def failing(theta, rng):
+    if theta[0] > 0.9:
+        raise RuntimeError("did not converge")
+    return theta if theta[0] > 0.05 else theta * np.nan
+
+
+def test_failures_are_kept_with_their_words_and_fit_refuses():
+    sims = fs.simulate(fs.from_python(failing), BOX, 400, latent=fs.GaussianLatent([1e-6, 1e-6]))
+    assert set(sims.status) == {"ok", "raised", "nonfinite"}
+    raised = sims.status == "raised"
+    assert (sims.latent[raised, 0] > 0.9).all() and np.isnan(sims.x[raised]).all()
+    assert sims.messages[int(np.flatnonzero(raised)[0])] == "RuntimeError: did not converge"
+    assert len(sims.ok()) == (sims.status == "ok").sum() and np.isfinite(sims.ok().x).all()
+    with pytest.raises(fs.ArgumentError, match=r"simulations failed .*raised.*biased"):
+        fs.fit(sims)
+
+
+def test_few_failures_only_warn():
+    sims = fs.simulate(fs.from_python(lambda t, rng: t if t[0] > 0.004 else t * np.nan), BOX, 1000)
+    assert 0 < sims.failure_rate < 0.01
+    with pytest.warns(fs.FisherScoreWarning, match="simulations failed"):
+        fs.fit(sims, recipe=fs.AutoRecipe(num_steps=20))
+
+
+def test_nan_in_x_from_jax_is_a_recorded_failure():
+    sims = fs.simulate(fs.from_jax(lambda key, t: jnp.log(t - 0.5)), BOX, 50)
+    assert 0.3 < sims.failure_rate < 0.7
+    with pytest.raises(fs.ArgumentError, match="nonfinite"):
+        fs.fit(sims)
+
+
+def changing(theta, rng):
+    return np.zeros(rng.integers(1, 3))
+
+
+def changing_between_blocks(theta, rng, calls=[0]):  # noqa: B006
+    calls[0] += 1
+    return np.zeros(1 if calls[0] <= 64 else 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (changing, "x of changing shape"),
+        (changing_between_blocks, "x of changing shape"),
+        (lambda t, rng: None, "must return an array of real numbers"),
+        (lambda t, rng: "text", "must return an array of real numbers"),
+        (lambda t, rng: [object()], "must return an array of real numbers"),
+        (lambda t, rng: [1j], "must return an array of real numbers"),
+        (lambda t, rng: [], "must return an array of real numbers"),
+        (lambda t, rng: 1 / 0, "failed on each of its first .*ZeroDivisionError"),
+        (lambda t, rng: [np.inf], "failed on each of its first .*infinite"),
+    ],
+)
+def test_useless_simulators_are_stopped(function, message):
+    with pytest.raises(fs.SimulationError, match=message):
+        fs.simulate(fs.from_python(function), BOX, 100)
+
+
+def test_a_mock_observation_that_fails_says_where():
+    with pytest.raises(fs.SimulationError, match=r"failed at theta = \[0.95, 2.5\].*did not converge"):
+        fs.from_python(failing).draw([[0.5, 2.5], [0.95, 2.5]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fs.simulate(fs.from_python(python_noise), BOX, 0), "num_simulations: expected"),
+        (lambda: fs.simulate(fs.from_python(python_noise), BOX, 2.5), "num_simulations: expected"),
+        (lambda: fs.simulate(python_noise, BOX, 10), "simulator: expected a simulator.*from_python"),
+        (lambda: fs.simulate(fs.from_python(python_noise), {"a": 1}, 10), "proposal: expected a proposal"),
+        (lambda: fs.from_python(3), "function: expected"),
+        (lambda: fs.from_jax(jax_noise, batch_size=0), "batch_size: expected"),
+        (lambda: fs.from_jax(jax_noise).draw([np.nan, 1.0]), "theta: expected finite"),
+        (lambda: fs.from_jax(jax_noise).draw(np.zeros((2, 2, 2))), "theta: expected shape"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises(fs.ArgumentError, match=message):
+        call()

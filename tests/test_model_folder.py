@@ -1,0 +1,134 @@
+"""Saving and loading: the same bits back, and typed errors for everything else."""
+
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+
+import fisherscore as fs
+
+PROBLEM = fs.problems.linear_gaussian()
+
+
+@pytest.fixture(scope="module", params=["auto", "paper"])
+def model(request):
+    sims = fs.simulate(PROBLEM.simulator_from_latent, PROBLEM.proposal, 200, latent=PROBLEM.latent)
+    recipe = fs.AutoRecipe(num_steps=20)
+    if request.param == "paper":
+        recipe = fs.PaperRecipe(training=fs.Training(num_epochs=5, batch_size=None, held_out=0.0, patience=None))
+    return fs.fit(sims, recipe=recipe)
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    model.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+THETA, X = PROBLEM.proposal.sample(50), PROBLEM.simulator.draw(PROBLEM.proposal.sample(50))
+
+
+def test_scores_are_the_same_to_the_last_bit(model, folder):
+    again = fs.load(folder)
+    np.testing.assert_array_equal(again.score(THETA, X), model.score(THETA, X))
+    assert (again.names, again.units, again.x_shape) == (model.names, model.units, model.x_shape)
+    np.testing.assert_array_equal(again.low, model.low)
+    assert again.record["data_sha256"] == model.record["data_sha256"]
+    assert again.record["versions"]["fisherscore"] == fs.__version__
+    assert len(again.record["loss"]) == len(model.record["loss"])
+    if model.has_density:
+        np.testing.assert_array_equal(again.log_likelihood(THETA, X), model.log_likelihood(THETA, X))
+
+
+def test_saving_twice_replaces_and_strangers_folders_are_left_alone(model, folder, tmp_path):
+    model.save(folder)
+    fs.load(folder)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(fs.ModelFolderError, match="left alone"):
+        model.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "model"]
+
+
+def test_nothing_in_the_folder_is_a_pickle(folder):
+    for path in folder.iterdir():
+        with pytest.raises((pickle.UnpicklingError, ValueError, EOFError, KeyError, IndexError)):
+            pickle.loads(path.read_bytes())  # noqa: S301
+
+
+def edit(folder, **changes):
+    document = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(document | changes))
+
+
+def truncate(folder, name, keep=0.5):
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: int(len(data) * keep)])
+
+
+def evil_pickle(folder):
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(folder / "owned"), "w"))
+
+    (folder / "weights.safetensors").write_bytes(pickle.dumps(Evil()))
+
+
+def symlink(folder):
+    shutil.move(folder / "model.json", folder / "real.json")
+    (folder / "model.json").symlink_to("real.json")
+
+
+def poison(folder):
+    from safetensors.numpy import load_file, save_file
+
+    arrays = load_file(folder / "weights.safetensors")
+    name = next(n for n in sorted(arrays) if n.startswith("network"))
+    arrays[name] = np.full_like(arrays[name], np.nan)
+    save_file(arrays, folder / "weights.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "model.json").unlink(), "expected the file model.json"),
+        (lambda f: (f / "weights.safetensors").unlink(), "expected the file weights.safetensors"),
+        (lambda f: (f / "provenance.json").unlink(), "expected the file provenance.json"),
+        (lambda f: truncate(f, "model.json"), "not a JSON document"),
+        (lambda f: truncate(f, "weights.safetensors"), "not a safetensors file"),
+        (lambda f: truncate(f, "weights.safetensors", 0), "not a safetensors file"),
+        (lambda f: (f / "weights.safetensors").write_bytes(b"\xff" * 64), "not a safetensors file"),
+        (lambda f: (f / "model.json").write_text("[]"), "was not written by fisherscore"),
+        (lambda f: (f / "model.json").write_text("[" * 100_000), "not a JSON document|not written"),
+        (lambda f: (f / "model.json").write_text(" " * 17 * 2**20), "settings file of fisherscore is small"),
+        (lambda f: edit(f, version=99), "format version 99"),
+        (lambda f: edit(f, architecture="os.system"), "unknown architecture 'os.system'"),
+        (lambda f: edit(f, architecture=["vector_field"]), "unknown architecture"),
+        (lambda f: edit(f, settings={"hidden": [10**9]}), "settings are missing or damaged"),
+        (lambda f: edit(f, settings={"hidden": [999_999, 999_999], "num_features": 1}), "cannot be laid out|more than"),
+        (lambda f: edit(f, settings={"nonsense": 3}), "cannot be laid out"),
+        (lambda f: edit(f, settings={"hidden": [65, 64], "num_features": 16}), "cannot be laid out|expected|holds"),
+        (lambda f: edit(f, names=["a"]), "names, units or x_shape"),
+        (lambda f: edit(f, x_shape=[-1]), "names, units or x_shape"),
+        (lambda f: edit(f, x_shape=[3]), "has shape"),
+        (poison, "NaN or infinite"),
+        (evil_pickle, "not a safetensors file"),
+        (symlink, "expected the file model.json"),
+    ],
+)
+def test_damaged_foreign_and_hostile_folders(folder, damage, message):
+    damage(folder)
+    with pytest.raises(fs.ModelFolderError, match=message):
+        fs.load(folder)
+    assert not (folder / "owned").exists()
+
+
+def test_a_file_and_a_number_are_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(fs.ModelFolderError):
+        fs.load(tmp_path / "file")
+    with pytest.raises(fs.ArgumentError, match="path: expected a folder"):
+        fs.load(3)

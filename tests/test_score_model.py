@@ -1,0 +1,98 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fisherscore as fs
+from fisherscore.score_model import _BLOCK
+
+PROBLEM = fs.problems.linear_gaussian()
+EXACT = PROBLEM.exact_model()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    sims = fs.simulate(PROBLEM.simulator_from_latent, PROBLEM.proposal, 500, latent=PROBLEM.latent)
+    return fs.fit(sims, recipe=fs.AutoRecipe(num_steps=50))
+
+
+@pytest.fixture(params=["exact", "fitted"])
+def model(request, fitted):
+    return EXACT if request.param == "exact" else fitted
+
+
+THETA, X = PROBLEM.proposal.sample(6), PROBLEM.simulator.draw(PROBLEM.proposal.sample(6), seed=2)
+
+
+def test_broadcasting(model):
+    looped = np.stack([model.score(t, x) for t, x in zip(THETA, X, strict=True)])
+    np.testing.assert_allclose(model.score(THETA, X), looped, rtol=1e-4, atol=1e-5)
+    assert model.score(THETA[:, None], X[None]).shape == (6, 6, 2)
+    np.testing.assert_allclose(model.score(THETA[:, None], X)[3, 3], looped[3], rtol=1e-4, atol=1e-5)
+    assert model.score(THETA[0], X[0]).shape == (2,)
+    assert model.log_likelihood(THETA, X[0]).shape == (6,)
+
+
+def test_more_rows_than_a_block(fitted):
+    theta = np.resize(THETA, (_BLOCK + 3, 2))
+    scores = np.asarray(fitted.score(theta, X[0]))
+    np.testing.assert_allclose(scores[-3:], fitted.score(theta[-3:], X[0]), rtol=1e-4, atol=1e-5)
+
+
+def test_score_is_the_gradient_of_the_log_likelihood_in_the_users_units(model):
+    gradient = jax.vmap(jax.grad(model.log_likelihood))(jnp.asarray(THETA), jnp.asarray(X))
+    np.testing.assert_allclose(model.score(THETA, X), gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_works_under_jit(model):
+    inside = jax.jit(lambda t: model.score(t, X[0]))(jnp.asarray(THETA))
+    np.testing.assert_allclose(inside, model.score(THETA, X[0]), rtol=1e-4, atol=1e-5)
+
+
+def test_parameters_by_name(model):
+    by_name = {"theta2": THETA[:, 1], "theta1": THETA[:, 0]}
+    np.testing.assert_array_equal(model.score(by_name, X), model.score(THETA, X))
+
+
+@pytest.mark.parametrize(
+    ("theta", "x", "message"),
+    [
+        ([0.0], X[0], r"theta: expected shape \(..., 2\).*theta1, theta2"),
+        (0.0, X[0], "theta: expected shape"),
+        ([0.0, np.nan], X[0], "theta: expected finite"),
+        ("text", X[0], "theta: expected numbers"),
+        ([0.0, 0.0], [0.0, 0.0, 0.0], r"x: expected shape \(..., 2\)"),
+        ([0.0, 0.0], 1.0, "x: expected shape"),
+        ([0.0, 0.0], [0.0, np.inf], "x: expected finite"),
+        ({"theta1": 0.0, "sigma8": 0.0}, X[0], "theta: unknown parameter name 'sigma8'"),
+        ({"theta1": 0.0}, X[0], r"theta: no value for \['theta2'\]"),
+    ],
+)
+def test_mistakes_are_named(model, theta, x, message):
+    with pytest.raises(fs.ArgumentError, match=message):
+        model.score(theta, x)
+
+
+def test_a_vector_field_has_no_density():
+    model = fs.FunctionScore(fs.uniform(a=(0, 1)), (1,), score=lambda t, x: x - t)
+    with pytest.raises(fs.ArgumentError, match="model: expected one with a density"):
+        model.log_likelihood([0.5], [0.5])
+
+
+def test_units_do_not_change_the_physics():
+    """Parameters in units 1e9 times smaller and data 1e-6 times larger give the score by the chain rule, no more."""
+    scale, stretch = np.array([1e9, 1e-9]), 1e-6
+    box = fs.uniform(theta1=(-3e9, 3e9), theta2=(-3e-9, 3e-9))
+
+    def rescaled(key, z):
+        return stretch * PROBLEM.draw_one_from_latent(key, z / scale.astype(np.float32))
+
+    latent = fs.GaussianLatent(np.diag(0.4 * scale**2))
+    recipe = fs.AutoRecipe(num_steps=300)
+    plain = fs.fit(
+        fs.simulate(PROBLEM.simulator_from_latent, PROBLEM.proposal, 2000, latent=PROBLEM.latent), recipe=recipe
+    )
+    scaled = fs.fit(fs.simulate(fs.from_jax(rescaled), box, 2000, latent=latent), recipe=recipe)
+    np.testing.assert_allclose(
+        np.asarray(scaled.score(THETA * scale, X * stretch)) * scale, plain.score(THETA, X), rtol=0.02, atol=0.02
+    )
