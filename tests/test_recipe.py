@@ -54,7 +54,7 @@ def distance(first, second, truth):
     return score_error_of(np.asarray(first, np.float64) - np.asarray(second, np.float64) + truth, truth).mean
 
 
-@pytest.mark.parametrize("sigma", [0.5, 1.0])
+@pytest.mark.parametrize("sigma", [0.7, 1.0])
 def test_indecomposable_learns_the_extended_score_not_the_original(sigma):
     """With z = θ + w, w ~ N(0, σ²), the target is the score of N(θ, Σ_n + σ²)."""
     latent = fs.GaussianLatent([sigma**2] * 2)
