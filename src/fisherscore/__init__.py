@@ -14,6 +14,13 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from . import plot as plot
     from . import problems as problems
     from .campaign import simulate as simulate
+    from .combination import CombinedScore as CombinedScore
+    from .combination import combine as combine
+    from .compression import Summary as Summary
+    from .compression import compress as compress
+    from .diagnostics import Check as Check
+    from .diagnostics import Diagnosis as Diagnosis
+    from .diagnostics import diagnose as diagnose
     from .errors import ArgumentError as ArgumentError
     from .errors import FisherScoreError as FisherScoreError
     from .errors import FisherScoreWarning as FisherScoreWarning
@@ -21,10 +28,16 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .errors import ModelFolderError as ModelFolderError
     from .errors import SimulationError as SimulationError
     from .errors import TrainingError as TrainingError
+    from .estimate import Estimate as Estimate
+    from .estimate import maximum_likelihood as maximum_likelihood
+    from .fisher_matrix import FisherMatrix as FisherMatrix
+    from .forecasting import Forecast as Forecast
+    from .forecasting import forecast as forecast
     from .latent import CustomLatent as CustomLatent
     from .latent import GaussianLatent as GaussianLatent
     from .latent import Latent as Latent
     from .model_folder import load as load
+    from .posterior import Posterior as Posterior
     from .proposal import Proposal as Proposal
     from .proposal import normal as normal
     from .proposal import uniform as uniform
@@ -32,6 +45,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .recipe import PaperRecipe as PaperRecipe
     from .recipe import Recipe as Recipe
     from .recipe import fit as fit
+    from .sampling import sample as sample
     from .score_model import FunctionScore as FunctionScore
     from .score_model import NetworkScore as NetworkScore
     from .score_model import ScoreModel as ScoreModel
@@ -43,6 +57,9 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
 
 _HOMES = {
     "campaign": ("simulate",),
+    "combination": ("CombinedScore", "combine"),
+    "compression": ("Summary", "compress"),
+    "diagnostics": ("Check", "Diagnosis", "diagnose"),
     "errors": (
         "ArgumentError",
         "FisherScoreError",
@@ -52,10 +69,15 @@ _HOMES = {
         "SimulationError",
         "TrainingError",
     ),
+    "estimate": ("Estimate", "maximum_likelihood"),
+    "fisher_matrix": ("FisherMatrix",),
+    "forecasting": ("Forecast", "forecast"),
     "latent": ("CustomLatent", "GaussianLatent", "Latent"),
     "model_folder": ("load",),
+    "posterior": ("Posterior",),
     "proposal": ("Proposal", "normal", "uniform"),
     "recipe": ("AutoRecipe", "PaperRecipe", "Recipe", "fit"),
+    "sampling": ("sample",),
     "score_model": ("FunctionScore", "NetworkScore", "ScoreModel"),
     "simulations": ("Simulations",),
     "simulator": ("Simulator", "from_jax", "from_python"),

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import as_count
+from .arguments import as_count, as_finite
+from .errors import MissingExtraError
 from .problems.problem import Problem
 from .score_model import ScoreModel
 
@@ -86,3 +87,22 @@ def field_error(model: ScoreModel, problem: Problem, x_obs: Any, *, num_per_axis
     scale = problem.proposal.high - problem.proposal.low
     errors = np.linalg.norm(delta * scale, axis=1) / np.linalg.norm(truth * scale, axis=1)
     return FieldError(median=float(np.median(errors)), maximum=float(errors.max()), num_points=len(errors))
+
+
+def c2st(first: Any, second: Any, *, seed: int = 0) -> float:
+    """Try to tell two sets of samples apart with a classifier (five folds): 0.5 is the same, 1 is disjoint.
+
+    The classifier two-sample test of Lopez-Paz and Oquab (arXiv 1610.06545), as used by Lueckmann et al. (2101.04653).
+    """
+    try:
+        from sklearn.model_selection import StratifiedKFold, cross_val_score
+        from sklearn.neural_network import MLPClassifier
+    except ImportError:
+        raise MissingExtraError("c2st needs scikit-learn: pip install scikit-learn") from None
+    rows = np.concatenate([as_finite(first, "first"), as_finite(second, "second")])
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    labels = np.repeat([0, 1], [len(first), len(second)])
+    width = 10 * rows.shape[1]
+    classifier = MLPClassifier((width, width), max_iter=1000, early_stopping=True, random_state=seed)
+    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    return float(cross_val_score(classifier, rows, labels, cv=folds).mean())

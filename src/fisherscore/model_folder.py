@@ -15,6 +15,7 @@ import numpy as np
 from .errors import ArgumentError, ModelFolderError
 from .folder import read_arrays, read_json, write_folder
 from .network import ARCHITECTURES, architecture_name, build_network
+from .reference import Reference
 from .score_model import NetworkScore, Record
 from .standardize import Standardizer
 
@@ -23,6 +24,7 @@ _VERSION = 1
 # Bounds on what a folder may ask to be built, far above any real model.
 _MOST_WEIGHTS = 500_000_000
 _STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_scale")
+_REFERENCE = ("fisher_coefficients", "whitening", "distances")
 
 
 def save(model: NetworkScore, path: str | Path) -> None:
@@ -35,10 +37,12 @@ def save(model: NetworkScore, path: str | Path) -> None:
         "names": list(model.names),
         "units": list(model.units),
         "x_shape": list(model.x_shape),
+        "full_whitening": model.reference.whitening.ndim == 2,
     }
     facts = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.record)}
     arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.network))}
     arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in _STANDARDIZER}
+    arrays |= {f"reference.{n}": np.asarray(getattr(model.reference, n)) for n in _REFERENCE}
     arrays |= {"region.low": model.low, "region.high": model.high}
     write_folder(path, {"model.json": document, "provenance.json": facts}, {"weights.safetensors": arrays})
 
@@ -64,6 +68,8 @@ def load(path: str | Path) -> NetworkScore:
     shapes = dict(zip(_STANDARDIZER, ((p,), (p,), x_shape, x_shape, ()), strict=True))
     expected: dict[str, Any] = {f"network.{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
     expected |= {f"standardizer.{n}": (shape, np.float64) for n, shape in shapes.items()}
+    reference = Reference.shapes(p, int(np.prod(x_shape)), full=document.get("full_whitening") is True)
+    expected |= {f"reference.{n}": (shape, np.float64) for n, shape in reference.items()}
     expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
     arrays = read_arrays(folder / "weights.safetensors", expected)
     facts = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
@@ -71,6 +77,7 @@ def load(path: str | Path) -> NetworkScore:
     return NetworkScore(
         network=network,
         standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
+        reference=Reference(**{n: arrays[f"reference.{n}"] for n in _REFERENCE}),
         low=arrays["region.low"],
         high=arrays["region.high"],
         names=names,

@@ -109,3 +109,116 @@ def pair(model: Any, names: Sequence[str] | None) -> list[int]:
     if len(chosen) != 2:
         raise ArgumentError(f"names: expected two parameter names, got {chosen}.")
     return as_indices(chosen, model.names)
+
+
+def fisher_ellipses(
+    forecasts: Any,
+    *,
+    names: Sequence[str] | None = None,
+    exact: Any = None,
+    level: float = 1.0,
+    estimate: str = "plug_in",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw error ellipses of forecasts (one or a list) for two parameters, beside exact Fisher matrices if given.
+
+    ``level`` is the number of standard deviations of a one-dimensional marginal that the ellipse spans; ``exact`` holds
+    one exact Fisher matrix per forecast, over the forecast's parameters.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> forecast = fs.forecast(problem.exact_model(), [0.0, 0.0], problem.simulator)
+    >>> ax = fs.plot.fisher_ellipses(forecast, exact=[problem.fisher([0.0, 0.0])])
+    """
+    ax = axes_of(ax)
+    several = list(forecasts) if isinstance(forecasts, list | tuple) else [forecasts]
+    chosen = [_index(several[0].names, n) for n in names or several[0].names[:2]]
+    truths = [None] * len(several) if exact is None else list(exact)
+    for number, (forecast, truth) in enumerate(zip(several, truths, strict=True)):
+        centre = forecast.theta[chosen]
+        covariances = [(getattr(forecast, estimate).covariance, LEARNED, "-", "learned score")]
+        if truth is not None:
+            covariances.insert(0, (np.linalg.inv(truth), EXACT, "--", "exact"))
+        for covariance, colour, style, name in covariances:
+            curve = _ellipse(centre, covariance[np.ix_(chosen, chosen)], level)
+            ax.plot(*curve, style, color=colour, label=None if number else name, lw=1.6)
+        ax.plot(*centre, "+", color=NEUTRAL)
+    first = several[0]
+    ax.set(xlabel=first.names[chosen[0]], ylabel=first.names[chosen[1]])
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+    return ax
+
+
+def _index(known: Sequence[str], name: str) -> int:
+    return as_indices(name, known)[0]
+
+
+def _ellipse(centre: np.ndarray, covariance: np.ndarray, level: float) -> np.ndarray:
+    angle = np.linspace(0, 2 * np.pi, 200)
+    return centre[:, None] + level * np.linalg.cholesky(covariance) @ np.stack([np.cos(angle), np.sin(angle)])
+
+
+def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None = None) -> "np.ndarray":
+    """Draw posteriors (one or a list, over the same parameters) as a GetDist triangle plot; returns its axes."""
+    several = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
+    names = labels if labels is not None else [None] * len(several)
+    samples = [p.to_getdist(label=name) for p, name in zip(several, names, strict=True)]
+    from getdist import plots
+
+    plotter = plots.get_subplot_plotter(width_inch=2.3 * len(several[0].names) + 1.2)
+    markers = None
+    if truth is not None:
+        values = as_theta(truth, several[0].names, "truth")
+        markers = {f"p{i}": float(v) for i, v in enumerate(values)}
+    plotter.triangle_plot(
+        samples,
+        filled=[True] + [False] * (len(samples) - 1),
+        contour_colors=[LEARNED, EXACT, "#2b8a3e", "#e67700"][: len(samples)],
+        legend_labels=list(labels) if labels is not None else None,
+        markers=markers,
+    )
+    return plotter.subplots
+
+
+def coverage(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
+    """Draw expected coverage (TARP) and rank distributions (calibration) against the diagonal, with a 95 % band."""
+    if diagnosis.ranks is None or diagnosis.coverage is None:
+        raise ArgumentError("diagnosis: it holds no posteriors; call diagnose with num_posteriors above 0.")
+    ax = axes_of(ax)
+    level = np.linspace(0, 1, 201)
+    num = len(diagnosis.coverage)
+    band = 1.36 / np.sqrt(num)  # 95 % of Kolmogorov's distribution
+    ax.fill_between(level, level - band, level + band, color=NEUTRAL, alpha=0.15, lw=0, label="95 % band")
+    ax.plot(level, level, color=NEUTRAL, lw=0.8)
+
+    def curve(values: np.ndarray) -> np.ndarray:
+        return np.searchsorted(np.sort(values), level) / num
+
+    for i, name in enumerate(diagnosis.names):
+        ax.plot(level, curve(diagnosis.ranks[:, i]), lw=1.0, label=f"ranks of {name}".replace("$", r"\$"))
+    ax.plot(level, curve(diagnosis.coverage), color=LEARNED, lw=2.0, label="expected coverage")
+    ax.set(xlabel="credibility level or rank", ylabel="fraction of simulations", xlim=(0, 1), ylim=(0, 1))
+    ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+def identities(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
+    """Draw how far off each identity is in units of its tolerance, with two standard errors."""
+    ax = axes_of(ax, (6.5, 2.8))
+    shown = [c for c in diagnosis.checks if c.tolerance > 0 and c.name != "observation"]
+    colours = {"pass": "#2b8a3e", "FAIL": EXACT, "unclear": "#e67700"}
+    for row, check in enumerate(reversed(shown)):
+        ax.errorbar(
+            check.value / check.tolerance,
+            row,
+            xerr=2 * check.standard_error / check.tolerance,
+            fmt="o",
+            color=colours[check.verdict],
+            capsize=3,
+        )
+        ax.annotate(check.verdict, (1.01, row), xycoords=("axes fraction", "data"), va="center", size=9)
+    ax.axvline(1.0, color=NEUTRAL, ls="--", lw=1)
+    ax.set_yticks(range(len(shown)), [c.name for c in reversed(shown)])
+    ax.set(xlabel="deviation in units of its tolerance", ylim=(-0.6, len(shown) - 0.4))
+    ax.set_xlim(left=0)
+    return ax

@@ -14,12 +14,14 @@ from typing import Any
 
 import equinox
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
 from .arguments import as_seed
 from .errors import ArgumentError, FisherScoreWarning, TrainingError
-from .network import build_network
+from .network import Network, build_network
+from .reference import Reference
 from .score_model import NetworkScore, Record
 from .simulations import Simulations
 from .standardize import Standardizer
@@ -27,6 +29,8 @@ from .train import History, Training, latent_score_loss, train
 
 # Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
 _TOLERATED_FAILURES = 0.01
+# Training rows from which the Fisher surface and the spread of x are estimated; more would not sharpen them.
+_REMEMBERED = 50_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Recipe(abc.ABC):
         return NetworkScore(
             network=network,
             standardizer=standardizer,
+            reference=_reference(network, theta, x),
             low=sims.proposal.low,
             high=sims.proposal.high,
             names=sims.proposal.names,
@@ -181,6 +186,13 @@ def _check_failures(sims: Simulations, allowed: bool) -> None:
     if rate > _TOLERATED_FAILURES and not allowed:
         raise ArgumentError(text + " Repair the simulator, or pass allow_failures=True.")
     warnings.warn(text, FisherScoreWarning, stacklevel=3)
+
+
+def _reference(network: Network, theta: np.ndarray, x: np.ndarray) -> Reference:
+    """Let the model remember its training data, or a good part of them."""
+    rows = slice(0, _REMEMBERED)
+    score = jax.jit(jax.vmap(network))(jnp.asarray(theta[rows], jnp.float32), jnp.asarray(x[rows], jnp.float32))
+    return Reference.of(theta[rows], x[rows], np.asarray(score, np.float64))
 
 
 def _record(recipe: Recipe, sims: Simulations, seed: int, history: History) -> Record:

@@ -19,6 +19,7 @@ from .arguments import as_data, as_theta, is_traced
 from .errors import ArgumentError
 from .network import ConservativeNetwork, Network
 from .proposal import Proposal
+from .reference import Reference
 from .standardize import Standardizer
 
 # Rows evaluated at once; more are done in blocks of this size to bound the memory.
@@ -74,6 +75,23 @@ class ScoreModel(eqx.Module):
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
         """Give log p(x | θ) up to a term in x alone."""
         raise NotImplementedError
+
+    @property
+    def knows_fisher(self) -> bool:
+        """Whether the model can give an approximate Fisher matrix without a simulator."""
+        return False
+
+    def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
+        """Give an approximate Fisher matrix at one θ, to set scales; a forecast measures it properly."""
+        raise NotImplementedError
+
+    def rarity(self, x: Any) -> np.ndarray | None:
+        """Return, for each observation, the fraction of training data farther from their mean; 0 is beyond all.
+
+        None where the model knows nothing of its training data.
+        """
+        del x
+        return None
 
     @property
     def num_parameters(self) -> int:
@@ -147,6 +165,7 @@ class NetworkScore(ScoreModel):
 
     network: Network
     standardizer: Standardizer
+    reference: Reference
     low: np.ndarray
     high: np.ndarray
     names: tuple[str, ...] = eqx.field(static=True)
@@ -168,6 +187,24 @@ class NetworkScore(ScoreModel):
         assert isinstance(self.network, ConservativeNetwork)
         return self.standardizer.log_likelihood(self.network.potential(*self.standardizer.inputs(theta, x)))
 
+    @property
+    def knows_fisher(self) -> bool:
+        """Always: it was measured on the training simulations."""
+        return True
+
+    def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
+        """Give the Fisher matrix of the training simulations, smoothed over θ."""
+        unit = (theta - self.standardizer.theta_centre) / self.standardizer.theta_scale
+        scale = self.standardizer.score(jnp.ones(len(self.names)))
+        return scale[:, None] * self.reference.fisher(unit) * scale
+
+    def rarity(self, x: Any) -> np.ndarray:
+        """Return the fraction of training data farther from their mean than each x."""
+        x = self.check_data(x)
+        batch = self.data_batch_shape(x)
+        rows = x.reshape(-1, *self.x_shape)
+        return self.reference.rarity((rows - self.standardizer.x_centre) / self.standardizer.x_scale).reshape(batch)
+
     def save(self, path: Any) -> None:
         """Write the model to a folder of JSON and safetensors; :func:`fisherscore.load` reads it."""
         from .model_folder import save
@@ -178,7 +215,8 @@ class NetworkScore(ScoreModel):
 class FunctionScore(ScoreModel):
     """A score written down by hand: an exact problem, or another code's likelihood, used like a fitted model.
 
-    ``score`` and ``log_likelihood`` are JAX functions of one (theta, x); either may be left out.
+    ``score`` and ``log_likelihood`` are JAX functions of one (theta, x), either of which may be left out; ``fisher`` is
+    one of theta alone.
 
     >>> import fisherscore as fs
     >>> model = fs.FunctionScore(fs.uniform(a=(-3, 3)), (1,), log_likelihood=lambda t, x: -0.5 * ((x - t) ** 2).sum())
@@ -186,8 +224,9 @@ class FunctionScore(ScoreModel):
     2.0
     """
 
-    score_function: Callable[..., Any] | None = eqx.field(static=True)
-    log_likelihood_function: Callable[..., Any] | None = eqx.field(static=True)
+    score_function: Callable[..., Any] | None
+    log_likelihood_function: Callable[..., Any] | None
+    fisher_function: Callable[..., Any] | None
     low: np.ndarray
     high: np.ndarray
     names: tuple[str, ...] = eqx.field(static=True)
@@ -201,11 +240,13 @@ class FunctionScore(ScoreModel):
         *,
         score: Callable[..., Any] | None = None,
         log_likelihood: Callable[..., Any] | None = None,
+        fisher: Callable[..., Any] | None = None,
     ):
         if score is None and log_likelihood is None:
             raise ArgumentError("score, log_likelihood: expected at least one of the two, got neither.")
         self.score_function = score
         self.log_likelihood_function = log_likelihood
+        self.fisher_function = fisher
         self.low, self.high = proposal.low, proposal.high
         self.names, self.units = proposal.names, proposal.units
         self.x_shape = tuple(x_shape)
@@ -225,3 +266,13 @@ class FunctionScore(ScoreModel):
         """Give the user's log-likelihood."""
         assert self.log_likelihood_function is not None
         return self.log_likelihood_function(theta, x)
+
+    @property
+    def knows_fisher(self) -> bool:
+        """Whether a Fisher matrix was given."""
+        return self.fisher_function is not None
+
+    def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
+        """Give the user's Fisher matrix."""
+        assert self.fisher_function is not None
+        return self.fisher_function(theta)

@@ -9,6 +9,8 @@ from typing import Any
 
 import jax
 
+from ..table import columns
+
 
 def versions() -> dict[str, str]:
     """Return the versions and the device a result depends on."""
@@ -29,7 +31,4 @@ def write_json(result: Any, path: Path) -> None:
 
 def print_table(title: str, rows: Sequence[tuple[str, str]]) -> None:
     """Print names and values in two columns."""
-    width = max(len(name) for name, _ in rows)
-    print(f"\n{title}\n{'-' * len(title)}")
-    for name, value in rows:
-        print(f"{name:<{width}}  {value}")
+    print("\n".join(["", title, "-" * len(title), *columns(rows)]))

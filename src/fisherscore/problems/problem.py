@@ -48,7 +48,13 @@ class Problem:
 
     def exact_model(self) -> FunctionScore:
         """Return the exact score as a model, to be used wherever a fitted one is."""
-        return FunctionScore(self.proposal, self.x_shape, score=self.score_one, log_likelihood=self.log_likelihood_one)
+        return FunctionScore(
+            self.proposal,
+            self.x_shape,
+            score=self.score_one,
+            log_likelihood=self.log_likelihood_one,
+            fisher=self.fisher_one,
+        )
 
     def score(self, theta: Any, x: Any) -> Any:
         """Compute the exact score, broadcasting like a model."""

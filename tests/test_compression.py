@@ -1,0 +1,108 @@
+"""Summaries of a Gaussian problem with 100 data: nothing lost, and no reaction to nuisance parameters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fisherscore as fs
+
+RNG = np.random.default_rng(3)
+DESIGN = RNG.normal(size=(100, 3)).astype(np.float32) * np.array([1.0, 0.5, 0.8], np.float32)
+DESIGN[:, 2] += 0.7 * DESIGN[:, 0]  # the nuisance parameter looks like the first one
+ROOT = (np.eye(100) + 0.03 * RNG.normal(size=(100, 100))).astype(np.float32)
+PRECISION = np.linalg.inv(ROOT @ ROOT.T)
+FISHER = DESIGN.T @ PRECISION @ DESIGN
+BOX = fs.uniform(a=(-1, 1), b=(-1, 1), nuisance=(-1, 1))
+
+
+def mean(theta):
+    return DESIGN @ theta + 0.1 * jnp.sin(DESIGN @ theta)  # a little curvature
+
+
+SIMULATOR = fs.from_jax(lambda key, theta: mean(theta) + ROOT @ jax.random.normal(key, (100,)))
+MODEL = fs.FunctionScore(
+    BOX, (100,), log_likelihood=lambda t, x: -0.5 * (x - mean(t)) @ PRECISION.astype(np.float32) @ (x - mean(t))
+)
+ORIGIN = np.zeros(3)
+
+
+def information(summary, names=3, num=20_000):
+    """Measure the Fisher information of a summary: slope of its mean and its covariance, by simulation."""
+    step = 0.05
+    base = summary(SIMULATOR.draw(np.tile(ORIGIN, (num, 1)), seed=1))
+    slope = np.stack(
+        [
+            summary(SIMULATOR.draw(np.tile(ORIGIN + step * e, (num, 1)), seed=1)).mean(axis=0)
+            - summary(SIMULATOR.draw(np.tile(ORIGIN - step * e, (num, 1)), seed=1)).mean(axis=0)
+            for e in np.eye(3)[:names]
+        ]
+    ) / (2 * step)
+    return slope @ np.linalg.solve(np.cov(base.T).reshape(len(slope.T), -1), slope.T)
+
+
+def test_three_numbers_keep_the_information_of_a_hundred():
+    forecast = fs.forecast(MODEL, ORIGIN, SIMULATOR, num_simulations=70_000)
+    kept = information(fs.compress(MODEL, ORIGIN, fisher=forecast))
+    exact = 1.1**2 * FISHER  # the slope of the mean at 0 is 1.1
+    ratio = np.linalg.eigvalsh(np.linalg.solve(exact, kept))
+    np.testing.assert_allclose(ratio, 1.0, atol=0.02)
+    # The control: three arbitrary data keep far less.
+    assert np.linalg.eigvalsh(np.linalg.solve(exact, information(lambda x: x[:, :3]))).min() < 0.2
+
+
+def test_hardened_summaries_do_not_react_to_the_nuisance_parameter():
+    forecast = fs.forecast(MODEL, ORIGIN, SIMULATOR, num_simulations=70_000)
+    hardened = fs.compress(MODEL, ORIGIN, fisher=forecast, nuisance="nuisance")
+    plain = fs.compress(
+        MODEL.__class__(
+            fs.uniform(a=(-1, 1), b=(-1, 1)),
+            (100,),
+            score=lambda t, x: MODEL.score_one(jnp.concatenate([t, jnp.zeros(1)]), x)[:2],
+        ),
+        [0.0, 0.0],
+        fisher=forecast.fix("nuisance"),
+    )
+    assert hardened.names == ("a", "b")
+    shifted = np.tile([0.0, 0.0, 0.1], (20_000, 1))
+    x, x0 = SIMULATOR.draw(shifted, seed=2), SIMULATOR.draw(0 * shifted, seed=2)
+    sigma = forecast.sigma[:2]
+    moved = (hardened(x) - hardened(x0)).mean(axis=0) / sigma
+    assert (np.abs(moved) < 0.02).all()
+    assert np.abs((plain(x) - plain(x0)).mean(axis=0) / sigma).max() > 0.3  # the control
+    np.testing.assert_allclose(hardened(x0).std(axis=0), sigma, rtol=0.03)  # and they have the marginal errors
+
+
+def test_the_summary_is_an_estimate_of_the_parameters():
+    t = fs.compress(MODEL, ORIGIN, fisher=1.1**2 * FISHER)
+    theta = np.array([0.05, -0.03, 0.02])
+    x = SIMULATOR.draw(np.tile(theta, (20_000, 1)), seed=4)
+    error = np.sqrt(np.diag(np.linalg.inv(1.21 * FISHER)) / 20_000)
+    np.testing.assert_allclose(t(x).mean(axis=0), theta, atol=float(5 * error.max()) + 1e-3)
+    assert t(x[0]).shape == (3,) and t(x[:4].reshape(2, 2, 100)).shape == (2, 2, 3)
+
+
+def test_a_fitted_model_compresses_with_what_it_remembers():
+    problem = fs.problems.linear_gaussian()
+    sims = fs.simulate(problem.simulator_from_latent, problem.proposal, 10_000, latent=problem.latent)
+    model = fs.fit(sims, recipe=fs.AutoRecipe(num_steps=1500))
+    x = problem.simulator.draw(np.zeros((2000, 2)), seed=1)
+    np.testing.assert_allclose(np.cov(fs.compress(model, [0.0, 0.0])(x).T), [[1.0, 0.5], [0.5, 1.0]], atol=0.15)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fs.compress(MODEL, ORIGIN), "fisher: this model knows no Fisher matrix"),
+        (lambda: fs.compress(MODEL, [5.0, 0.0, 0.0], fisher=FISHER), "theta0: .*outside"),
+        (lambda: fs.compress(MODEL, [ORIGIN], fisher=FISHER), "theta0: expected one parameter vector"),
+        (lambda: fs.compress(MODEL, ORIGIN, fisher=np.eye(2)), "matrix: expected"),
+        (lambda: fs.compress(MODEL, ORIGIN, fisher=np.ones((3, 3))), "do not constrain"),
+        (lambda: fs.compress(MODEL, ORIGIN, fisher=FISHER, nuisance="x"), "nuisance: unknown parameter name"),
+        (lambda: fs.compress(MODEL, ORIGIN, fisher=FISHER, nuisance=["a", "b", "nuisance"]), "at least one parameter"),
+        (lambda: fs.compress(MODEL, ORIGIN, fisher=fs.FisherMatrix(("a",), np.eye(1))), "fisher: expected parameters"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises(fs.ArgumentError, match=message):
+        call()
