@@ -27,7 +27,7 @@ MODEL = fs.FunctionScore(
 ORIGIN = np.zeros(3)
 
 
-def information(summary, names=3, num=20_000):
+def information(summary, names=3, num=100_000):
     """Measure the Fisher information of a summary: slope of its mean and its covariance, by simulation."""
     step = 0.05
     base = summary(SIMULATOR.draw(np.tile(ORIGIN, (num, 1)), seed=1))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
-from fisherscore.score_model import _BLOCK
 
 PROBLEM = fs.problems.linear_gaussian()
 EXACT = PROBLEM.exact_model()
@@ -33,10 +32,11 @@ def test_broadcasting(model):
     assert model.log_likelihood(THETA, X[0]).shape == (6,)
 
 
-def test_more_rows_than_a_block(fitted):
-    theta = np.resize(THETA, (_BLOCK + 3, 2))
-    scores = np.asarray(fitted.score(theta, X[0]))
-    np.testing.assert_allclose(scores[-3:], fitted.score(theta[-3:], X[0]), rtol=1e-4, atol=1e-5)
+def test_more_rows_than_fit_at_once():
+    small = fs.FunctionScore(PROBLEM.proposal, (2,), log_likelihood=PROBLEM.log_likelihood_one, batch_size=4)
+    theta = np.resize(THETA, (11, 2))
+    np.testing.assert_allclose(small.score(theta, X[0]), EXACT.score(theta, X[0]), rtol=1e-4, atol=1e-5)
+    assert fs.maximum_likelihood(small, np.resize(X, (9, 2))).theta.shape == (9, 2)
 
 
 def test_score_is_the_gradient_of_the_log_likelihood_in_the_users_units(model):

@@ -54,6 +54,11 @@ class CombinedScore(ScoreModel):
         return all(m.has_density for m in self.models)
 
     @property
+    def rows_at_once(self) -> int:
+        """As many as the part that takes most memory."""
+        return min(m.rows_at_once for m in self.models)
+
+    @property
     def knows_fisher(self) -> bool:
         """Whether all parts do."""
         return all(m.knows_fisher for m in self.models)
@@ -127,6 +132,11 @@ class IndependentDraws(ScoreModel):
     def has_density(self) -> bool:
         """As the model's."""
         return self.model.has_density
+
+    @property
+    def rows_at_once(self) -> int:
+        """So many that all their draws fit."""
+        return max(1, self.model.rows_at_once // self.num_draws)
 
     @property
     def knows_fisher(self) -> bool:

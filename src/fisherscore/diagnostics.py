@@ -157,7 +157,7 @@ def _scores_and_jacobians(model: ScoreModel, theta: np.ndarray, x: np.ndarray) -
         def one(row: Any) -> Any:
             return model.score_one(*row), jax.jacfwd(model.score_one)(*row)
 
-        return jax.lax.map(one, (theta, x), batch_size=1024)
+        return jax.lax.map(one, (theta, x), batch_size=min(1024, model.rows_at_once))
 
     score, jacobian = both(model, jnp.asarray(theta, jnp.float32), jnp.asarray(x, jnp.float32))
     return np.asarray(score, np.float64), np.asarray(jacobian, np.float64)

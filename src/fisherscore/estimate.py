@@ -2,8 +2,8 @@
 
 Steps are those of Newton's method with H = −∂ŝ/∂θ where it is positive definite, and of Fisher scoring (or of |H|, its
 eigenvalues made positive) where it is not. A step is halved until the line integral of the score along it is positive,
-which is to say until the likelihood rises; that needs no density, so plain vector fields will do. Parameters at the edge of the region whose score
-points outwards are held there. All observations are solved at once in one compiled call.
+which is to say until the likelihood rises; that needs no density, so plain vector fields will do. Parameters at the
+edge of the region whose score points outwards are held there. All observations are solved in one compiled call.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from scipy.stats import qmc
 from .arguments import as_count, as_theta
 from .combination import observed
 from .errors import ArgumentError
-from .score_model import ScoreModel
+from .score_model import ScoreModel, rows_mapped
 
 # Converged when the next step is below this fraction of the error bar.
 _TOLERANCE = 1e-3
@@ -123,12 +123,13 @@ def _likeliest(model: ScoreModel, points: Any, rows: Any) -> Any:
         values = jax.vmap(model.log_likelihood_one, (0, None))(points, x)
         return points[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))]
 
-    return jax.lax.map(best, rows, batch_size=256)
+    return jax.lax.map(best, rows, batch_size=max(1, min(256, model.rows_at_once // len(points))))
 
 
 @eqx.filter_jit
 def _solve(model: ScoreModel, starts: Any, rows: Any, max_steps: int) -> Any:
-    return jax.vmap(lambda start, x: _solve_one(model, start, x, max_steps))(starts, rows)
+    at_once = max(1, model.rows_at_once // (1 + len(model.names)))
+    return rows_mapped(lambda start, x: _solve_one(model, start, x, max_steps), (starts, rows), at_once)
 
 
 def _solve_one(model: ScoreModel, start: Float[Array, " params"], x: Any, max_steps: int) -> Any:

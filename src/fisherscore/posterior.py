@@ -1,5 +1,6 @@
 """What sampling returns: draws, how they were made, and whether to believe them."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,7 +75,9 @@ class Posterior:
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ data set."""
         try:
-            import arviz
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # versions before 1 announce version 1 on import
+                import arviz
         except ImportError:
             raise MissingExtraError('to_arviz needs ArviZ: pip install "fisherscore[inference]"') from None
         return (

@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer.hmc import hmc
@@ -36,8 +37,9 @@ from .target import Target, target
 from .tempering import tempered_particles
 
 _NUM_SEGMENTS = 20
-# A chain starts at the likeliest of this many draws from the prior.
+# A chain starts to climb at the likeliest of this many draws from the prior.
 _NUM_CANDIDATES = 32
+_NUM_CLIMBING_STEPS = 30
 
 
 def sample(
@@ -142,6 +144,7 @@ def _kernels(goal: Target) -> Any:
 
 
 def _initial(kernels: Any, u: Array, key: Array, x: Any, anchor: Array, num_warmup: int) -> Any:
+    # No heuristic step size: NumPyro would look for it with the data of whichever lane made the first state.
     return kernels[0](u, num_warmup, dense_mass=True, step_size=0.1, model_args=(x, anchor), rng_key=key)
 
 
@@ -173,7 +176,11 @@ def _anchors(model: ScoreModel, xs: Any) -> Array:
 
 @eqx.filter_jit
 def _starts(goal: Target, xs: Any, anchors: Array, keys: Array) -> Array:
-    """Start each lane at the likeliest of some draws from the prior, those inside the training region first."""
+    """Start each lane at a local mode: climb from the likeliest of some draws from the prior.
+
+    Lanes climb from different draws, so that of several modes they find several. Draws inside the training region come
+    first.
+    """
 
     def one(x: Any, anchor: Array, key: Array) -> Array:
         theta = jax.vmap(goal.draw_prior)(jax.random.split(key, _NUM_CANDIDATES))
@@ -181,9 +188,28 @@ def _starts(goal: Target, xs: Any, anchors: Array, keys: Array) -> Array:
         inside = ((theta >= goal.model.low) & (theta <= goal.model.high)).all(axis=1)
         value = jax.vmap(lambda v: goal.log_likelihood(v, x, anchor))(u)
         usable = jnp.isfinite(u).all(axis=1)
-        return u[jnp.argmax(jnp.where(usable, value + jnp.where(inside, 0.0, -1e8), -jnp.inf))]
+        best = u[jnp.argmax(jnp.where(usable, value + jnp.where(inside, 0.0, -1e8), -jnp.inf))]
+        return _climb(lambda v: -(goal.log_prior(v) + goal.log_likelihood(v, x, anchor)), best)
 
     return jax.vmap(one)(xs, anchors, keys)
+
+
+def _climb(potential: Any, start: Array) -> Array:
+    """Descend a potential by L-BFGS and return the lowest point seen."""
+    optimiser = optax.lbfgs()
+    value_and_gradient = optax.value_and_grad_from_state(potential)
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        u, state, best, lowest = carry
+        value, gradient = value_and_gradient(u, state=state)
+        best, lowest = jnp.where(value < lowest, u, best), jnp.minimum(value, lowest)
+        updates, state = optimiser.update(gradient, state, u, value=value, grad=gradient, value_fn=potential)
+        moved = optax.apply_updates(u, updates)
+        return (jnp.where(jnp.isfinite(moved).all(), moved, u), state, best, lowest), None
+
+    first = (start, optimiser.init(start), start, potential(start))
+    (_, _, best, _), _ = jax.lax.scan(step, first, None, length=_NUM_CLIMBING_STEPS)
+    return best
 
 
 def _result(

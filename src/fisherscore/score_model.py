@@ -15,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .arguments import as_data, as_theta, is_traced
+from .arguments import as_count, as_data, as_theta, is_traced
 from .errors import ArgumentError
 from .network import ConservativeNetwork, Network
 from .proposal import Proposal
 from .reference import Reference
 from .standardize import Standardizer
 
-# Rows evaluated at once; more are done in blocks of this size to bound the memory.
-_BLOCK = 65_536
+# Rows evaluated at once unless a model says otherwise; more are done in turn, to bound the memory.
+_ROWS_AT_ONCE = 65_536
 
 
 class Record(Mapping[str, Any]):
@@ -75,6 +75,11 @@ class ScoreModel(eqx.Module):
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
         """Give log p(x | θ) up to a term in x alone."""
         raise NotImplementedError
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows may be evaluated side by side."""
+        return _ROWS_AT_ONCE
 
     @property
     def knows_fisher(self) -> bool:
@@ -142,22 +147,25 @@ class ScoreModel(eqx.Module):
 
         thetas = flat(theta, theta.shape[-1:])
         xs = jax.tree.map(lambda a: flat(a, a.shape[len(self.data_batch_shape(x)) :]), x)
-        blocks = [
-            function(self, thetas[i : i + _BLOCK], jax.tree.map(lambda a, i=i: a[i : i + _BLOCK], xs))
-            for i in range(0, max(num, 1), _BLOCK)
-        ]
-        values = blocks[0] if len(blocks) == 1 else jnp.concatenate(blocks)
+        values = function(self, thetas, xs)
         return values.reshape(*batch, *values.shape[1:])
+
+
+def rows_mapped(function: Callable[..., Any], rows: tuple[Any, ...], at_once: int) -> Any:
+    """Map a function of one row over rows, all at once if they are few, else so many at a time."""
+    if len(jax.tree.leaves(rows)[0]) <= at_once:
+        return jax.vmap(function)(*rows)
+    return jax.lax.map(lambda row: function(*row), rows, batch_size=at_once)
 
 
 @eqx.filter_jit
 def _scores(model: ScoreModel, theta: Any, x: Any) -> Array:
-    return jax.vmap(model.score_one)(theta, x)
+    return rows_mapped(model.score_one, (theta, x), model.rows_at_once)
 
 
 @eqx.filter_jit
 def _log_likelihoods(model: ScoreModel, theta: Any, x: Any) -> Array:
-    return jax.vmap(model.log_likelihood_one)(theta, x)
+    return rows_mapped(model.log_likelihood_one, (theta, x), model.rows_at_once)
 
 
 class NetworkScore(ScoreModel):
@@ -216,7 +224,7 @@ class FunctionScore(ScoreModel):
     """A score written down by hand: an exact problem, or another code's likelihood, used like a fitted model.
 
     ``score`` and ``log_likelihood`` are JAX functions of one (theta, x), either of which may be left out; ``fisher`` is
-    one of theta alone.
+    one of theta alone. At most ``batch_size`` rows are evaluated side by side.
 
     >>> import fisherscore as fs
     >>> model = fs.FunctionScore(fs.uniform(a=(-3, 3)), (1,), log_likelihood=lambda t, x: -0.5 * ((x - t) ** 2).sum())
@@ -232,6 +240,7 @@ class FunctionScore(ScoreModel):
     names: tuple[str, ...] = eqx.field(static=True)
     units: tuple[str, ...] = eqx.field(static=True)
     x_shape: tuple[int, ...] = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -241,15 +250,22 @@ class FunctionScore(ScoreModel):
         score: Callable[..., Any] | None = None,
         log_likelihood: Callable[..., Any] | None = None,
         fisher: Callable[..., Any] | None = None,
+        batch_size: int = _ROWS_AT_ONCE,
     ):
         if score is None and log_likelihood is None:
             raise ArgumentError("score, log_likelihood: expected at least one of the two, got neither.")
         self.score_function = score
         self.log_likelihood_function = log_likelihood
         self.fisher_function = fisher
+        self.batch_size = as_count(batch_size, "batch_size")
         self.low, self.high = proposal.low, proposal.high
         self.names, self.units = proposal.names, proposal.units
         self.x_shape = tuple(x_shape)
+
+    @property
+    def rows_at_once(self) -> int:
+        """As given: fewer where one evaluation takes much memory."""
+        return self.batch_size
 
     @property
     def has_density(self) -> bool:

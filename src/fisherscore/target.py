@@ -24,9 +24,12 @@ from .arguments import check_names
 from .errors import ArgumentError
 from .score_model import ScoreModel
 
-# Stands for a likelihood of zero; finite, so that a tempered likelihood 0 · ℓ is 0.
+# Stands for the logarithm of zero. Finite, so that a tempered likelihood 0 · ℓ is 0, and small enough that the square
+# of a gradient this steep does not overflow in single precision, which would let a sampler accept anything.
 NOTHING = -1e10
-_NODES, _WEIGHTS = (np.asarray(a, np.float32) for a in np.polynomial.legendre.leggauss(16))
+_GAUSS = np.polynomial.legendre.leggauss(6)
+_NODES = np.append((1 + _GAUSS[0]) / 2, 1.0).astype(np.float32)
+_WEIGHTS = (_GAUSS[1] / 2).astype(np.float32)
 
 
 class Target(eqx.Module):
@@ -55,25 +58,30 @@ class Target(eqx.Module):
             bijection = biject_to(law.support)
             value = bijection(u[i])
             total += law.log_prob(value) + bijection.log_abs_det_jacobian(u[i], value)
-        return total
+        return _bounded(total)
 
     def log_likelihood(self, u: Float[Array, " params"], x: Any, anchor: Any) -> Float[Array, ""]:
-        """Give the log-likelihood of u up to a constant, never NaN."""
+        """Give the log-likelihood of u up to a constant; never NaN or infinite."""
         theta = self.constrain(u)
         if self.model.has_density:
             value = self.model.log_likelihood_one(theta, x)
         else:
             value = _line_integral(self.model, theta, x, anchor)
-        return jnp.where(jnp.isfinite(value), value, NOTHING)
+        return _bounded(value)
+
+
+def _bounded(value: Array) -> Array:
+    return jnp.where(value > NOTHING, value, NOTHING)
 
 
 def _line_integral(model: ScoreModel, theta: Array, x: Any, anchor: Array) -> Array:
-    way = theta - anchor
-    points = anchor + (0.5 + 0.5 * _NODES)[:, None] * way
-    integral = 0.5 * jnp.asarray(_WEIGHTS) @ (jax.vmap(model.score_one, (0, None))(points, x) @ way)
+    here = jax.lax.stop_gradient(theta)
+    # The nodes and, last, the point itself in one call: many small evaluations cost more than one larger.
+    points = anchor + _NODES[:, None] * (here - anchor)
+    scores = jax.vmap(model.score_one, (0, None))(points, x)
+    integral = jnp.asarray(_WEIGHTS) @ (scores[:-1] @ (here - anchor))
     # The value of the integral with the gradient ŝ(θ): the bracket is zero but for its derivative.
-    score = jax.lax.stop_gradient(model.score_one(theta, x))
-    return jax.lax.stop_gradient(integral) + score @ (theta - jax.lax.stop_gradient(theta))
+    return integral + scores[-1] @ (theta - here)
 
 
 def target(model: ScoreModel, prior: Mapping[str, Any] | None) -> Target:

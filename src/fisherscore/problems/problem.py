@@ -54,6 +54,7 @@ class Problem:
             score=self.score_one,
             log_likelihood=self.log_likelihood_one,
             fisher=self.fisher_one,
+            batch_size=self.batch_size,
         )
 
     def score(self, theta: Any, x: Any) -> Any:
@@ -70,5 +71,5 @@ class Problem:
             raise ArgumentError(f"The Fisher matrix of the problem {self.name!r} is not known.")
         theta = as_theta(theta, self.proposal.names)
         p = self.proposal.num_parameters
-        matrices = jax.lax.map(self.fisher_one, jnp.asarray(theta).reshape(-1, p))
+        matrices = jax.lax.map(self.fisher_one, jnp.asarray(theta).reshape(-1, p), batch_size=self.batch_size)
         return np.asarray(matrices, dtype=np.float64).reshape(*theta.shape[:-1], p, p)
