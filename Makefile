@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -e .
+	$(BIN)/pip install -q --disable-pip-version-check -e ".[inference,cosmology]"
 	touch $@
 
 $(VENV)/.dev: pyproject.toml
@@ -16,7 +16,7 @@ $(VENV)/.dev: pyproject.toml
 	touch $@ $(VENV)/.run
 
 run: $(VENV)/.run
-	$(BIN)/fisherscore run linear-gaussian --out runs/linear-gaussian
+	$(BIN)/fisherscore run weak-lensing --out runs/weak-lensing
 
 test: $(VENV)/.dev
 	$(BIN)/pytest

@@ -1,10 +1,10 @@
 """Fisher forecasts and best fits against exact answers, over many seeds, with a noisy score as the control.
 
 For each problem and score model, forecasts with fresh simulations at one θ are repeated over seeds. Reported for
-plug-in, slope and bound: the mean over seeds of σ̂/σ − 1 for the worse parameter; and of plug-in and bound the largest
-claim beyond the exact matrix over all directions and seeds, in standard errors of that forecast (its own bootstrap). The
-noisy model is the exact score plus a wild function of x. Then the best fits of 1,000 observations are compared with the Cramér-Rao
-bound.
+plug-in, slope and bound: the mean over seeds of σ̂/σ − 1 for the worse parameter; and of plug-in and bound the
+largest claim beyond the exact matrix over all directions and seeds, in standard errors of that forecast (its own
+bootstrap). The noisy model is the exact score plus a wild function of x. Then the best fits of 1,000 observations are
+compared with the Cramér-Rao bound.
 
     python benchmarks/forecast.py
 """

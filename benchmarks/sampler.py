@@ -3,9 +3,9 @@
 The paper's sampler: Hamiltonian Monte Carlo with ten leapfrog steps, one chain, a call of the score from Python for
 every half step, every proposal inside the prior accepted (unadjusted). Its step is given in posterior standard
 deviations, and its best step is compared. Ours: NUTS, sixteen chains in one compiled call, corrected by the line
-integral of the score for the paper's vector field and by the log-likelihood for the conservative network. The posterior
-is known, so C2ST (0.5: the same) tells which is right. Compilation is stated apart; the effective number is the smallest
-for the parameters and their squares.
+integral of the score for the paper's vector field and by the log-likelihood for the conservative network. The
+posterior is known, so C2ST (0.5: the same) tells which is right. Compilation is stated apart; the effective number is
+the smallest for the parameters and their squares.
 
     python benchmarks/sampler.py
 """

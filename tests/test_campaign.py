@@ -81,7 +81,7 @@ def test_few_failures_only_warn():
     sims = fs.simulate(fs.from_python(lambda t, rng: t if t[0] > 0.004 else t * np.nan), BOX, 1000)
     assert 0 < sims.failure_rate < 0.01
     with pytest.warns(fs.FisherScoreWarning, match="simulations failed"):
-        fs.fit(sims, recipe=fs.AutoRecipe(num_steps=20))
+        fs.fit(sims, recipe=fs.NetworkRecipe(num_steps=20))
 
 
 def test_nan_in_x_from_jax_is_a_recorded_failure():

@@ -53,7 +53,7 @@ def test_two_fitted_probes_combine_without_retraining():
     """Two linear Gaussian probes: the combined Fisher matrix, best fit and posterior are those of both together."""
     problem = fs.problems.linear_gaussian()
     sims = fs.simulate(problem.simulator_from_latent, problem.proposal, 20_000, latent=problem.latent)
-    model = fs.fit(sims, recipe=fs.AutoRecipe(num_steps=3000))
+    model = fs.fit(sims, recipe=fs.NetworkRecipe(num_steps=3000))
     x = problem.simulator.draw(np.zeros((2, 2)), seed=3)
     best = fs.maximum_likelihood(fs.combine(model, model), (x[0], x[1]))
     np.testing.assert_allclose(best.theta, x.mean(axis=0), atol=0.15)

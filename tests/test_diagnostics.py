@@ -91,7 +91,7 @@ def test_uniformity_has_the_stated_level_and_power():
 
 
 def test_a_strange_observation_is_flagged():
-    model = fs.fit(SIMS, recipe=fs.AutoRecipe(num_steps=100))
+    model = fs.fit(SIMS, recipe=fs.NetworkRecipe(num_steps=100))
     assert fs.diagnose(model, SIMS, x_obs=[0.5, 0.5], num_posteriors=0)["observation"].verdict == "pass"
     strange = fs.diagnose(model, SIMS, x_obs=[7.0, -7.0], num_posteriors=0)
     assert strange["observation"].verdict == "FAIL" and "unlike anything simulated" in strange.table()

@@ -15,7 +15,7 @@ PROBLEM = fs.problems.linear_gaussian()
 @pytest.fixture(scope="module", params=["auto", "paper"])
 def model(request):
     sims = fs.simulate(PROBLEM.simulator_from_latent, PROBLEM.proposal, 200, latent=PROBLEM.latent)
-    recipe = fs.AutoRecipe(num_steps=20)
+    recipe = fs.NetworkRecipe(num_steps=20)
     if request.param == "paper":
         recipe = fs.PaperRecipe(training=fs.Training(num_epochs=5, batch_size=None, held_out=0.0, patience=None))
     return fs.fit(sims, recipe=recipe)

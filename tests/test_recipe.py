@@ -11,8 +11,8 @@ import fisherscore as fs
 from fisherscore.accuracy import score_error_of
 
 TOY = fs.problems.linear_gaussian()
-QUICK = fs.AutoRecipe(num_steps=1500)
-FIELD = fs.AutoRecipe(architecture="vector_field", settings={"hidden": (32, 32)}, num_steps=2500)
+QUICK = fs.NetworkRecipe(num_steps=1500)
+FIELD = fs.NetworkRecipe(architecture="vector_field", settings={"hidden": (32, 32)}, num_steps=2500)
 
 
 def pairs(problem=TOY, num=4000):
@@ -143,7 +143,7 @@ def test_plain_python_with_branches_and_loops_trains_like_any_other():
 
 def test_same_seed_same_fit_other_seed_another():
     sims = toy_sims(500)
-    recipe = fs.AutoRecipe(num_steps=30)
+    recipe = fs.NetworkRecipe(num_steps=30)
     scores = [np.asarray(fs.fit(sims, recipe=recipe, seed=s).score([0.0, 0.0], sims.x)) for s in (0, 0, 1)]
     np.testing.assert_array_equal(scores[0], scores[1])
     assert (scores[0] != scores[2]).any()
@@ -151,7 +151,7 @@ def test_same_seed_same_fit_other_seed_another():
 
 def test_fit_resumes_from_a_checkpoint(tmp_path):
     sims = toy_sims(500)
-    recipe = fs.AutoRecipe(num_steps=30)
+    recipe = fs.NetworkRecipe(num_steps=30)
     first = fs.fit(sims, recipe=recipe, checkpoint=tmp_path / "c")
     again = fs.fit(sims, recipe=recipe, checkpoint=tmp_path / "c")
     np.testing.assert_array_equal(first.score([0.0, 0.0], sims.x), again.score([0.0, 0.0], sims.x))

@@ -12,7 +12,7 @@ EXACT = PROBLEM.exact_model()
 @pytest.fixture(scope="module")
 def fitted():
     sims = fs.simulate(PROBLEM.simulator_from_latent, PROBLEM.proposal, 500, latent=PROBLEM.latent)
-    return fs.fit(sims, recipe=fs.AutoRecipe(num_steps=50))
+    return fs.fit(sims, recipe=fs.NetworkRecipe(num_steps=50))
 
 
 @pytest.fixture(params=["exact", "fitted"])
@@ -88,7 +88,7 @@ def test_units_do_not_change_the_physics():
         return stretch * PROBLEM.draw_one_from_latent(key, z / scale.astype(np.float32))
 
     latent = fs.GaussianLatent(np.diag(0.4 * scale**2))
-    recipe = fs.AutoRecipe(num_steps=300)
+    recipe = fs.NetworkRecipe(num_steps=300)
     plain = fs.fit(
         fs.simulate(PROBLEM.simulator_from_latent, PROBLEM.proposal, 2000, latent=PROBLEM.latent), recipe=recipe
     )

@@ -42,6 +42,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .proposal import normal as normal
     from .proposal import uniform as uniform
     from .recipe import AutoRecipe as AutoRecipe
+    from .recipe import BaselineRecipe as BaselineRecipe
+    from .recipe import NetworkRecipe as NetworkRecipe
     from .recipe import PaperRecipe as PaperRecipe
     from .recipe import Recipe as Recipe
     from .recipe import fit as fit
@@ -76,7 +78,7 @@ _HOMES = {
     "model_folder": ("load",),
     "posterior": ("Posterior",),
     "proposal": ("Proposal", "normal", "uniform"),
-    "recipe": ("AutoRecipe", "PaperRecipe", "Recipe", "fit"),
+    "recipe": ("AutoRecipe", "BaselineRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
     "sampling": ("sample",),
     "score_model": ("FunctionScore", "NetworkScore", "ScoreModel"),
     "simulations": ("Simulations",),

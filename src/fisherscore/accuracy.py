@@ -106,3 +106,9 @@ def c2st(first: Any, second: Any, *, seed: int = 0) -> float:
     classifier = MLPClassifier((width, width), max_iter=1000, early_stopping=True, random_state=seed)
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
     return float(cross_val_score(classifier, rows, labels, cv=folds).mean())
+
+
+def forecast_error(forecasts: Any, fishers: Any) -> float:
+    """Return the worst |σ̂/σ − 1| of the marginal errors over forecasts and their exact Fisher matrices."""
+    exact = np.array([np.sqrt(np.diag(np.linalg.inv(f))) for f in fishers])
+    return float(np.max(np.abs(np.array([f.sigma for f in forecasts]) / exact - 1)))

@@ -18,6 +18,7 @@ class Experiment(StrEnum):
     """The experiments that can be run by name."""
 
     linear_gaussian = "linear-gaussian"
+    weak_lensing = "weak-lensing"
 
 
 class RecipeName(StrEnum):
@@ -46,15 +47,21 @@ def main(
 def run(
     experiment: Annotated[Experiment, typer.Argument(help="Which experiment to run.")],
     out: Annotated[Path, typer.Option(help="Folder for figures, numbers and the model.")],
-    num_simulations: Annotated[int, typer.Option(min=2, help="How many simulations to train on.")] = 100_000,
-    recipe: Annotated[RecipeName, typer.Option(help="How to fit.")] = RecipeName.paper,
+    num_simulations: Annotated[
+        int | None, typer.Option(min=100, help="How many simulations to train on.  [default: the experiment's own]")
+    ] = None,
+    recipe: Annotated[
+        RecipeName | None, typer.Option(help="How to fit.  [default: paper for linear-gaussian, else auto]")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
 ) -> None:
     """Run a complete experiment: simulate, fit, compare with the truth, and write figures and numbers."""
-    from .experiments import linear_gaussian
+    from importlib import import_module
 
+    module = import_module(f".experiments.{experiment.name}", __package__)
+    chosen = {"num_simulations": num_simulations, "recipe": recipe and recipe.value}
     try:
-        linear_gaussian.run(out, num_simulations=num_simulations, recipe=recipe.value, seed=seed)
+        module.run(out, seed=seed, **{k: v for k, v in chosen.items() if v is not None})
     except FisherScoreError as error:
         typer.echo(f"fisherscore: {error}", err=True)
         raise typer.Exit(1) from None

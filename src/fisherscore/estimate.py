@@ -25,8 +25,8 @@ from .score_model import ScoreModel, rows_mapped
 _TOLERANCE = 1e-3
 _NUM_STARTS = 64
 _MOST_HALVINGS = 10
-_NODES, _WEIGHTS = (np.asarray(a, np.float32) for a in np.polynomial.legendre.leggauss(4))
-_NODES = (1 + _NODES) / 2
+_GAUSS = np.polynomial.legendre.leggauss(4)
+_NODES, _WEIGHTS = ((1 + _GAUSS[0]) / 2).astype(np.float32), _GAUSS[1].astype(np.float32)
 # No step moves a parameter by more than this fraction of its range.
 _LONGEST_STEP = 0.2
 

@@ -7,12 +7,14 @@ A network can be rebuilt from its ``settings`` (plain numbers), which is what a 
 """
 
 import abc
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -110,8 +112,56 @@ class ExponentialFamily(ConservativeNetwork):
         return {"hidden": list(self.hidden), "num_features": self.num_features}
 
 
+class GaussianBaseline(ConservativeNetwork):
+    """A Gaussian with polynomial mean in θ, as a conservative score network with nothing left to train."""
+
+    coefficients: Float[Array, "monomials data"]
+    whitening: Float[Array, "data data"]
+    exponents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    degree: int = eqx.field(static=True)
+
+    def __init__(self, num_parameters: int, data_size: int, *, degree: int, key: Array):
+        del key
+        self.degree = degree
+        self.exponents = polynomial_exponents(num_parameters, degree)
+        self.coefficients = jnp.zeros((len(self.exponents), data_size))
+        self.whitening = jnp.eye(data_size)
+
+    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+        """Give −½ |W (x − μ(θ))|²."""
+        mean = _monomials(theta, self.exponents) @ self.coefficients
+        return -0.5 * jnp.sum((self.whitening @ (x.ravel() - mean)) ** 2)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The degree of the polynomial."""
+        return {"degree": self.degree}
+
+
+def polynomial_exponents(num_parameters: int, degree: int) -> tuple[tuple[int, ...], ...]:
+    """List the exponents of all monomials up to a total degree."""
+    chosen = itertools.chain.from_iterable(
+        itertools.combinations_with_replacement(range(num_parameters), d) for d in range(degree + 1)
+    )
+    return tuple(tuple(c.count(i) for i in range(num_parameters)) for c in chosen)
+
+
+def _monomials(theta: Array, exponents: Sequence[tuple[int, ...]]) -> Array:
+    # Powers by repeated products: a power with a traced exponent has no derivative at zero.
+    degree = max(max(e) for e in exponents)
+    powers = [jnp.ones_like(theta)]
+    for _ in range(degree):
+        powers.append(powers[-1] * theta)
+    table = jnp.stack(powers)
+    return jnp.prod(table[np.array(exponents), np.arange(theta.shape[0])], axis=1)
+
+
 # The closed list of what a saved model may name. Nothing outside it is ever built.
-ARCHITECTURES: dict[str, type[Network]] = {"vector_field": VectorField, "exponential_family": ExponentialFamily}
+ARCHITECTURES: dict[str, type[Network]] = {
+    "vector_field": VectorField,
+    "exponential_family": ExponentialFamily,
+    "gaussian_baseline": GaussianBaseline,
+}
 
 
 def build_network(

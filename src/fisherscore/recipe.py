@@ -7,7 +7,6 @@ import abc
 import math
 import platform
 import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import optax
 
 from .arguments import as_seed
+from .baseline import fit_baseline
 from .errors import ArgumentError, FisherScoreWarning, TrainingError
 from .network import Network, build_network
 from .reference import Reference
@@ -35,52 +35,64 @@ _REMEMBERED = 50_000
 
 @dataclass(frozen=True)
 class Recipe(abc.ABC):
-    """Base of all recipes: a network and a way to train it on (θ, x, latent score)."""
+    """Base of all recipes."""
 
-    architecture: str
-    settings: dict[str, Any]
-    training: Training
-
-    def training_for(self, num_simulations: int) -> Training:
-        """Return how to train on that many simulations."""
-        del num_simulations
-        return self.training
-
+    @abc.abstractmethod
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Fit a score model to simulations that all succeeded."""
-        target = sims.latent_score()
-        if not np.isfinite(target).all():
-            raise TrainingError("latent: its score is NaN or infinite for some records. Check its log_prob or score.")
+
+
+@dataclass(frozen=True)
+class NetworkRecipe(Recipe):
+    """One network trained on latent scores: by default conservative, in minibatches, stopped early.
+
+    With ``num_steps`` the budget is counted in steps, so that few simulations are seen often enough and many do not
+    take for ever; without it, ``training`` says how many epochs to run.
+
+    >>> import fisherscore as fs
+    >>> fs.NetworkRecipe().architecture
+    'exponential_family'
+    """
+
+    architecture: str = "exponential_family"
+    settings: dict[str, Any] = field(default_factory=lambda: {"hidden": (64, 64), "num_features": 16})
+    training: Training = Training()
+    num_steps: int | None = 10_000
+
+    def training_for(self, num_simulations: int) -> Training:
+        """Spread the steps over as many epochs as they make."""
+        if self.num_steps is None:
+            return self.training
+        rows = num_simulations * (1 - self.training.held_out)
+        num_batches = max(1.0, rows / (self.training.batch_size or rows))
+        num_epochs = math.ceil(self.num_steps / num_batches)
+        return replace(self.training, num_epochs=num_epochs, patience=math.ceil(num_epochs / 4))
+
+    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
+        """Regress the latent scores on (θ, x)."""
+        target = _targets(sims)
         standardizer = Standardizer.of(sims.theta, sims.x, target)
         theta, x = standardizer.inputs(sims.theta, sims.x)
         network_key, train_key = jax.random.split(jax.random.key(seed))
         network = build_network(
             self.architecture, sims.proposal.num_parameters, int(np.prod(sims.x_shape)), self.settings, key=network_key
         )
+        training = self.training_for(len(sims))
         network, history = train(
             network,
             latent_score_loss,
             (theta, x, standardizer.target(target)),
-            self.training_for(len(sims)),
+            training,
             key=train_key,
             progress=progress,
             checkpoint=checkpoint,
         )
-        return NetworkScore(
-            network=network,
-            standardizer=standardizer,
-            reference=_reference(network, theta, x),
-            low=sims.proposal.low,
-            high=sims.proposal.high,
-            names=sims.proposal.names,
-            units=sims.proposal.units,
-            x_shape=sims.x_shape,
-            record=_record(self, sims, seed, history),
-        )
+        facts = {"settings": self.settings, "training": asdict(training), **_facts(history)}
+        return _model(self, sims, seed, network, standardizer, facts)
 
 
 @dataclass(frozen=True)
-class PaperRecipe(Recipe):
+class PaperRecipe(NetworkRecipe):
     """The paper's estimator (its appendix D): an ELU network, Adam at a constant rate, all simulations in every step.
 
     The defaults are those of its weak lensing example; :meth:`toy` has those of its linear Gaussian one. Inputs and
@@ -96,38 +108,68 @@ class PaperRecipe(Recipe):
     training: Training = Training(
         num_epochs=10_000, batch_size=None, learning_rate=1e-3, decay="none", held_out=0.0, patience=None
     )
+    num_steps: int | None = None
 
     @classmethod
     def toy(cls) -> "PaperRecipe":
         """Return the settings of the linear Gaussian example: two layers of 64, rate 1e-2, 1,000 epochs."""
-        training = Training(
-            num_epochs=1_000, batch_size=None, learning_rate=1e-2, decay="none", held_out=0.0, patience=None
-        )
+        training = replace(cls().training, num_epochs=1_000, learning_rate=1e-2)
         return cls(settings={"hidden": (64, 64)}, training=training)
 
 
 @dataclass(frozen=True)
-class AutoRecipe(Recipe):
-    """The default: a conservative network, minibatches, cosine decay, early stopping on held-out simulations.
-
-    The budget is counted in steps, so that few simulations are seen often enough and many do not take for ever.
+class BaselineRecipe(Recipe):
+    """The closed-form Gaussian score of :mod:`fisherscore.baseline`: no training, no latent scores.
 
     >>> import fisherscore as fs
-    >>> fs.AutoRecipe().architecture
-    'exponential_family'
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 1_000)
+    >>> fs.accuracy.score_error(fs.fit(sims, recipe=fs.BaselineRecipe()), problem).mean < 0.02
+    True
     """
 
-    architecture: str = "exponential_family"
-    settings: dict[str, Any] = field(default_factory=lambda: {"hidden": (64, 64), "num_features": 16})
-    training: Training = Training()
-    num_steps: int = 10_000
+    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
+        """Fit a Gaussian to x at the parameters it was drawn at."""
+        del progress, checkpoint
+        at = sims.latent if sims.additive else sims.theta
+        standardizer = Standardizer.of(at, sims.x, None)
+        network = fit_baseline(*standardizer.inputs(at, sims.x), seed=seed)
+        return _model(self, sims, seed, network, standardizer, {"settings": network.settings})
 
-    def training_for(self, num_simulations: int) -> Training:
-        """Spread the steps over as many epochs as they make."""
-        rows = num_simulations * (1 - self.training.held_out)
-        num_batches = max(1.0, rows / (self.training.batch_size or rows))
-        num_epochs = math.ceil(self.num_steps / num_batches)
-        return replace(self.training, num_epochs=num_epochs, patience=math.ceil(num_epochs / 4))
+
+@dataclass(frozen=True)
+class AutoRecipe(Recipe):
+    """The default: fit every candidate and keep the one that predicts held-out latent scores best.
+
+    >>> import fisherscore as fs
+    >>> [type(c).__name__ for c in fs.AutoRecipe().candidates]
+    ['BaselineRecipe', 'NetworkRecipe']
+    """
+
+    candidates: tuple[Recipe, ...] = (BaselineRecipe(), NetworkRecipe())
+    held_out: float = 0.1
+
+    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
+        """Compare the candidates on simulations none of them has seen."""
+        order = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,))).permutation(len(sims))
+        num_held_out = max(1, round(self.held_out * len(sims)))
+        test, training = sims.take(order[:num_held_out]), sims.take(order[num_held_out:])
+        target = _targets(test)
+        scale = target.std(axis=0) + 1e-300
+        models, losses = [], {}
+        for number, candidate in enumerate(self.candidates):
+            own = None if checkpoint is None else Path(checkpoint) / f"candidate-{number}"
+            model = candidate.fit(training, seed=seed, progress=progress, checkpoint=own)
+            delta = (np.asarray(model.score(test.theta, test.x), np.float64) - target) / scale
+            models.append(model)
+            losses[f"{number}: {type(candidate).__name__}"] = float(np.mean(delta**2))
+        best = int(np.argmin(list(losses.values())))
+        model = models[best]
+        if isinstance(self.candidates[best], BaselineRecipe):
+            # It costs nothing to fit it again to everything.
+            model = self.candidates[best].fit(sims, seed=seed, progress=progress, checkpoint=None)
+        facts = {"chosen": type(self.candidates[best]).__name__, "held_out_loss_of_candidates": losses}
+        return model.with_facts(facts)
 
 
 def fit(
@@ -168,7 +210,7 @@ def _named(recipe: Any, sims: Simulations) -> Recipe:
     if recipe == "auto":
         return AutoRecipe()
     if recipe == "paper":
-        return PaperRecipe() if sims.provenance.get("additive_noise") else PaperRecipe.toy()
+        return PaperRecipe() if sims.additive else PaperRecipe.toy()
     raise ArgumentError(f'recipe: expected "auto", "paper" or a recipe object, got {recipe!r}.')
 
 
@@ -195,32 +237,63 @@ def _reference(network: Network, theta: np.ndarray, x: np.ndarray) -> Reference:
     return Reference.of(theta[rows], x[rows], np.asarray(score, np.float64))
 
 
-def _record(recipe: Recipe, sims: Simulations, seed: int, history: History) -> Record:
+def _targets(sims: Simulations) -> np.ndarray:
+    target = sims.latent_score()
+    if not np.isfinite(target).all():
+        raise TrainingError("latent: its score is NaN or infinite for some records. Check its log_prob or score.")
+    return target
+
+
+def _model(
+    recipe: Recipe,
+    sims: Simulations,
+    seed: int,
+    network: Network,
+    standardizer: Standardizer,
+    facts: dict[str, Any],
+) -> NetworkScore:
+    theta, x = standardizer.inputs(sims.theta, sims.x)
+    return NetworkScore(
+        network=network,
+        standardizer=standardizer,
+        reference=_reference(network, theta, x),
+        low=sims.proposal.low,
+        high=sims.proposal.high,
+        names=sims.proposal.names,
+        units=sims.proposal.units,
+        x_shape=sims.x_shape,
+        record=Record(_provenance(recipe, sims, seed) | facts),
+    )
+
+
+def _facts(history: History) -> dict[str, Any]:
+    return {
+        "num_epochs": history.num_epochs,
+        "best_epoch": history.best_epoch,
+        "stopped_early": history.stopped_early,
+        "fit_seconds": history.seconds,
+        "loss": history.loss,
+        "held_out_loss": history.held_out_loss,
+    }
+
+
+def _provenance(recipe: Recipe, sims: Simulations, seed: int) -> dict[str, Any]:
     """Collect what one needs to know later about how a model came to be."""
     from . import __version__
 
-    versions: Mapping[str, str] = {
-        "fisherscore": __version__,
-        "jax": jax.__version__,
-        "equinox": equinox.__version__,
-        "optax": optax.__version__,
-        "python": platform.python_version(),
+    return {
+        "recipe": type(recipe).__name__,
+        "seed": seed,
+        "simulations": dict(sims.provenance),
+        "num_simulations": len(sims),
+        "failure_rate": sims.failure_rate,
+        "data_sha256": sims.fingerprint(),
+        "versions": {
+            "fisherscore": __version__,
+            "jax": jax.__version__,
+            "equinox": equinox.__version__,
+            "optax": optax.__version__,
+            "python": platform.python_version(),
+        },
+        "device": jax.devices()[0].device_kind,
     }
-    return Record(
-        {
-            "recipe": {"name": type(recipe).__name__, "settings": recipe.settings, "training": asdict(recipe.training)},
-            "seed": seed,
-            "simulations": dict(sims.provenance),
-            "num_simulations": len(sims),
-            "failure_rate": sims.failure_rate,
-            "data_sha256": sims.fingerprint(),
-            "versions": dict(versions),
-            "device": jax.devices()[0].device_kind,
-            "num_epochs": history.num_epochs,
-            "best_epoch": history.best_epoch,
-            "stopped_early": history.stopped_early,
-            "fit_seconds": history.seconds,
-            "loss": history.loss,
-            "held_out_loss": history.held_out_loss,
-        }
-    )

@@ -6,6 +6,7 @@ models of the same shape share compiled code.
 """
 
 import abc
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -212,6 +213,10 @@ class NetworkScore(ScoreModel):
         batch = self.data_batch_shape(x)
         rows = x.reshape(-1, *self.x_shape)
         return self.reference.rarity((rows - self.standardizer.x_centre) / self.standardizer.x_scale).reshape(batch)
+
+    def with_facts(self, facts: Mapping[str, Any]) -> "NetworkScore":
+        """Return the same model with more in its record."""
+        return dataclasses.replace(self, record=Record({**self.record, **facts}))
 
     def save(self, path: Any) -> None:
         """Write the model to a folder of JSON and safetensors; :func:`fisherscore.load` reads it."""

@@ -56,16 +56,17 @@ class Simulations:
     def ok(self) -> "Simulations":
         """Return the records that succeeded."""
         keep = self.status == OK
-        if keep.all():
-            return self
-        return replace(
-            self,
-            theta=self.theta[keep],
-            latent=self.latent[keep],
-            x=self.x[keep],
-            status=self.status[keep],
-            messages={},
-        )
+        return self if keep.all() else self.take(np.flatnonzero(keep))
+
+    def take(self, rows: np.ndarray) -> "Simulations":
+        """Return the named rows."""
+        arrays = {name: getattr(self, name)[rows] for name in ("theta", "latent", "x", "status")}
+        return replace(self, **arrays, messages={})
+
+    @property
+    def additive(self) -> bool:
+        """Whether z is a parameter vector, θ plus noise that ``simulate`` added, so that x is drawn at z."""
+        return bool(self.provenance.get("additive_noise"))
 
     def latent_score(self) -> np.ndarray:
         """Compute the regression target ∇θ log p(z | θ) of every record, shape (n, p)."""

@@ -25,15 +25,16 @@ class Standardizer(eqx.Module):
     score_scale: Float[Array | np.ndarray, ""]
 
     @classmethod
-    def of(cls, theta: np.ndarray, x: np.ndarray, score: np.ndarray) -> "Standardizer":
-        """Estimate the maps from training rows, in double precision."""
+    def of(cls, theta: np.ndarray, x: np.ndarray, score: np.ndarray | None) -> "Standardizer":
+        """Estimate the maps from training rows, in double precision; without scores, c = 1."""
         theta_scale = _spread(theta)
+        size = 1.0 if score is None else np.sqrt(np.mean((score * theta_scale) ** 2))
         return cls(
             theta_centre=theta.mean(axis=0),
             theta_scale=theta_scale,
             x_centre=x.mean(axis=0),
             x_scale=_spread(x),
-            score_scale=np.asarray(np.sqrt(np.mean((score * theta_scale) ** 2))),
+            score_scale=np.asarray(size),
         )
 
     def inputs(self, theta: Any, x: Any) -> tuple[Any, Any]:
