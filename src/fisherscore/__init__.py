@@ -36,7 +36,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .latent import CustomLatent as CustomLatent
     from .latent import GaussianLatent as GaussianLatent
     from .latent import Latent as Latent
-    from .model_folder import load as load
+    from .network_score import NetworkScore as NetworkScore
+    from .network_score import load as load
     from .posterior import Posterior as Posterior
     from .proposal import Proposal as Proposal
     from .proposal import normal as normal
@@ -49,7 +50,6 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .recipe import fit as fit
     from .sampling import sample as sample
     from .score_model import FunctionScore as FunctionScore
-    from .score_model import NetworkScore as NetworkScore
     from .score_model import ScoreModel as ScoreModel
     from .simulations import Simulations as Simulations
     from .simulator import Simulator as Simulator
@@ -75,12 +75,12 @@ _HOMES = {
     "fisher_matrix": ("FisherMatrix",),
     "forecasting": ("Forecast", "forecast"),
     "latent": ("CustomLatent", "GaussianLatent", "Latent"),
-    "model_folder": ("load",),
+    "network_score": ("NetworkScore", "load"),
     "posterior": ("Posterior",),
     "proposal": ("Proposal", "normal", "uniform"),
     "recipe": ("AutoRecipe", "BaselineRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
     "sampling": ("sample",),
-    "score_model": ("FunctionScore", "NetworkScore", "ScoreModel"),
+    "score_model": ("FunctionScore", "ScoreModel"),
     "simulations": ("Simulations",),
     "simulator": ("Simulator", "from_jax", "from_python"),
     "train": ("Training",),

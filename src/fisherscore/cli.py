@@ -54,6 +54,7 @@ def run(
         RecipeName | None, typer.Option(help="How to fit.  [default: paper for linear-gaussian, else auto]")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare and check with less, for a first look.")] = False,
 ) -> None:
     """Run a complete experiment: simulate, fit, compare with the truth, and write figures and numbers."""
     from importlib import import_module
@@ -61,7 +62,7 @@ def run(
     module = import_module(f".experiments.{experiment.name}", __package__)
     chosen = {"num_simulations": num_simulations, "recipe": recipe and recipe.value}
     try:
-        module.run(out, seed=seed, **{k: v for k, v in chosen.items() if v is not None})
+        module.run(out, seed=seed, quick=quick, **{k: v for k, v in chosen.items() if v is not None})
     except FisherScoreError as error:
         typer.echo(f"fisherscore: {error}", err=True)
         raise typer.Exit(1) from None

@@ -37,12 +37,14 @@ def score_field(
     *,
     exact: ScoreModel | None = None,
     truth: Any = None,
+    fisher: Any = None,
     num_per_axis: int = 13,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw the score of one observation as arrows over the training region, beside the exact one where it is known.
 
-    For two parameters. Arrow lengths are on one scale for both fields.
+    For two parameters. Arrows are as long as the square root of the score, on one scale for both fields, so that those
+    near the best fit can still be seen. With a Fisher matrix, its one and two sigma ellipses are drawn at the truth.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -59,9 +61,10 @@ def score_field(
     fields += [(model, LEARNED, "learned score", 0.004, 4.5)]
     arrows = [np.asarray(m.score(grid, x_obs)) * span for m, *_ in fields]
     longest = np.max(np.linalg.norm(arrows[0], axis=1))
+    arrows = [a / np.sqrt(np.linalg.norm(a, axis=1, keepdims=True) * longest + 1e-300) for a in arrows]
     for arrow, (_, colour, name, width, head) in zip(arrows, fields, strict=True):
-        # The longest arrow spans 1.6 grid steps, so that neighbours are told apart.
-        length = arrow / longest * 1.6 / num_per_axis * span
+        # The longest arrow spans 1.3 grid steps, so that neighbours are told apart.
+        length = arrow * 1.3 / num_per_axis * span
         ax.quiver(
             *grid.T,
             *length.T,
@@ -75,7 +78,11 @@ def score_field(
             zorder=2,
         )
     if truth is not None:
-        ax.plot(*as_theta(truth, model.names, "truth"), "o", color="black", label="true parameters", zorder=3)
+        centre = as_theta(truth, model.names, "truth")
+        ax.plot(*centre, "o", color="black", label="true parameters", zorder=3)
+        if fisher is not None:
+            for level in (1.0, 2.0):
+                ax.plot(*_ellipse(centre, np.linalg.inv(fisher), level), color=NEUTRAL, lw=1.0, zorder=3)
     ax.set(xlabel=label(model, 0), ylabel=label(model, 1))
     ax.set_xlim(model.low[0], model.high[0])
     ax.set_ylim(model.low[1], model.high[1])

@@ -1,5 +1,7 @@
 """What sampling returns: draws, how they were made, and whether to believe them."""
 
+import contextlib
+import io
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -94,14 +96,15 @@ class Posterior:
         if self.low is not None and self.high is not None:
             inside = ((self.samples >= self.low) & (self.samples <= self.high)).all()
             ranges = {f"p{i}": [self.low[i], self.high[i]] for i in range(len(self.names))} if inside else {}
-        return MCSamples(
-            samples=list(self.chains),
-            names=[f"p{i}" for i in range(len(self.names))],  # GetDist names may hold no spaces; labels may
-            labels=[_latex(n, u) for n, u in zip(self.names, self.units, strict=True)],
-            ranges=ranges,
-            label=label,
-            settings={"ignore_rows": 0},
-        )
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints what it removed, which is nothing
+            return MCSamples(
+                samples=list(self.chains),
+                names=[f"p{i}" for i in range(len(self.names))],  # GetDist names may hold no spaces; labels may
+                labels=[_latex(n, u) for n, u in zip(self.names, self.units, strict=True)],
+                ranges=ranges,
+                label=label,
+                settings={"ignore_rows": 0},
+            )
 
     def _by_name(self) -> dict[str, np.ndarray]:
         return {n: self.chains[..., i] for i, n in enumerate(self.names)}

@@ -21,8 +21,9 @@ from .arguments import as_seed
 from .baseline import fit_baseline
 from .errors import ArgumentError, FisherScoreWarning, TrainingError
 from .network import Network, build_network
+from .network_score import NetworkScore
 from .reference import Reference
-from .score_model import NetworkScore, Record
+from .score_model import Record
 from .simulations import Simulations
 from .standardize import Standardizer
 from .train import History, Training, latent_score_loss, train

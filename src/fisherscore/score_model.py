@@ -6,7 +6,6 @@ models of the same shape share compiled code.
 """
 
 import abc
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,10 +17,7 @@ from jaxtyping import Array, Float
 
 from .arguments import as_count, as_data, as_theta, is_traced
 from .errors import ArgumentError
-from .network import ConservativeNetwork, Network
 from .proposal import Proposal
-from .reference import Reference
-from .standardize import Standardizer
 
 # Rows evaluated at once unless a model says otherwise; more are done in turn, to bound the memory.
 _ROWS_AT_ONCE = 65_536
@@ -167,62 +163,6 @@ def _scores(model: ScoreModel, theta: Any, x: Any) -> Array:
 @eqx.filter_jit
 def _log_likelihoods(model: ScoreModel, theta: Any, x: Any) -> Array:
     return rows_mapped(model.log_likelihood_one, (theta, x), model.rows_at_once)
-
-
-class NetworkScore(ScoreModel):
-    """A score network with its standardisation, as :func:`fisherscore.fit` returns it."""
-
-    network: Network
-    standardizer: Standardizer
-    reference: Reference
-    low: np.ndarray
-    high: np.ndarray
-    names: tuple[str, ...] = eqx.field(static=True)
-    units: tuple[str, ...] = eqx.field(static=True)
-    x_shape: tuple[int, ...] = eqx.field(static=True)
-    record: Record = eqx.field(static=True)
-
-    @property
-    def has_density(self) -> bool:
-        """Whether the network is conservative."""
-        return isinstance(self.network, ConservativeNetwork)
-
-    def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
-        """Give the network's score in the user's units."""
-        return self.standardizer.score(self.network(*self.standardizer.inputs(theta, x)))
-
-    def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
-        """Give the network's potential as a log-likelihood."""
-        assert isinstance(self.network, ConservativeNetwork)
-        return self.standardizer.log_likelihood(self.network.potential(*self.standardizer.inputs(theta, x)))
-
-    @property
-    def knows_fisher(self) -> bool:
-        """Always: it was measured on the training simulations."""
-        return True
-
-    def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
-        """Give the Fisher matrix of the training simulations, smoothed over θ."""
-        unit = (theta - self.standardizer.theta_centre) / self.standardizer.theta_scale
-        scale = self.standardizer.score(jnp.ones(len(self.names)))
-        return scale[:, None] * self.reference.fisher(unit) * scale
-
-    def rarity(self, x: Any) -> np.ndarray:
-        """Return the fraction of training data farther from their mean than each x."""
-        x = self.check_data(x)
-        batch = self.data_batch_shape(x)
-        rows = x.reshape(-1, *self.x_shape)
-        return self.reference.rarity((rows - self.standardizer.x_centre) / self.standardizer.x_scale).reshape(batch)
-
-    def with_facts(self, facts: Mapping[str, Any]) -> "NetworkScore":
-        """Return the same model with more in its record."""
-        return dataclasses.replace(self, record=Record({**self.record, **facts}))
-
-    def save(self, path: Any) -> None:
-        """Write the model to a folder of JSON and safetensors; :func:`fisherscore.load` reads it."""
-        from .model_folder import save
-
-        save(self, path)
 
 
 class FunctionScore(ScoreModel):

@@ -4,7 +4,8 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,39 @@ from ..diagnostics import Diagnosis, diagnose
 from ..errors import FisherScoreWarning
 from ..estimate import Estimate, maximum_likelihood
 from ..forecasting import Forecast, forecast
+from ..network_score import NetworkScore
 from ..posterior import Posterior
 from ..problems import Problem, weak_lensing
 from ..problems.weak_lensing import FIDUCIAL
 from ..recipe import fit
 from ..report import Page
 from ..sampling import sample
-from ..score_model import NetworkScore
+from ..simulator import Simulator
 from .results import print_table, versions, write_json
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How much is spent on comparing and checking, which takes longer than the fit itself."""
+
+    num_pairs: int = 4_000
+    num_exact_samples: int = 500
+    num_forecast: int = 15_000
+    num_test: int = 4_000
+    num_posteriors: int = 200
+
+
+QUICK = Effort(num_pairs=500, num_exact_samples=100, num_forecast=2_000, num_test=500, num_posteriors=50)
+
+
 def run(
-    out: Path, *, num_simulations: int = 5_000, recipe: str = "auto", seed: int = 0, progress: bool | None = None
+    out: Path,
+    *,
+    num_simulations: int = 5_000,
+    recipe: str = "auto",
+    seed: int = 0,
+    quick: bool = False,
+    progress: bool | None = None,
 ) -> dict[str, Any]:
     """Simulate, fit, forecast, infer, check and report; everything is written to ``out``."""
     out.mkdir(parents=True, exist_ok=True)
@@ -36,37 +58,21 @@ def run(
     with clock("set up"):
         problem = weak_lensing()
         simulator = problem.simulator
-    truth = np.array([FIDUCIAL[n] for n in problem.proposal.names])
     with clock("simulate"):
         sims = simulate(simulator, problem.proposal, num_simulations, seed=seed, progress=progress)
     with clock("fit"):
         model = fit(sims, recipe=recipe, seed=seed, progress=progress)
         model.save(out / "model")
-    x_obs = simulator.draw(truth, seed=seed + 1)
+    study = _Study(problem, simulator, model, out, seed, QUICK if quick else Effort(), progress)
     with clock("compare with the exact score"):
-        error = score_error(model, problem, num_pairs=4_000, seed=seed + 2)
-        field = field_error(model, problem, x_obs)
-        axes = plot.score_field(model, x_obs, exact=problem.exact_model(), truth=truth)
-        plot.save_figure(axes, out / "figure2_score_field.png")
-    with clock("posteriors"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FisherScoreWarning)  # problems are listed in the results
-        learned = sample(model, x_obs, seed=seed + 3, progress=progress)
-        exact = sample(problem.exact_model(), x_obs, seed=seed + 4, num_samples=500, num_warmup=300, progress=progress)
-        _draw_posteriors(learned, exact, truth, out / "figure3_posterior.png")
-    with clock("forecasts"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FisherScoreWarning)  # plug-in and bound stand side by side in the table
-        grid = region_grid(problem, 3, margin=0.2)
-        forecasts = forecast(model, grid, simulator, num_simulations=5_000, seed=seed + 5)
-        here = forecast(model, truth, simulator, seed=seed + 6)
-        fishers = problem.fisher(grid)
-        axes = plot.fisher_ellipses(forecasts, exact=list(fishers))
-        plot.save_figure(axes, out / "figure4_fisher.png")
+        accuracy = _compare(study)
+    with clock("posteriors"):
+        posterior, exact_posterior = _infer(study)
+    with clock("forecasts"):
+        grid_error, here = _forecast(study)
     with clock("best fit and checks"):
-        best = maximum_likelihood(model, x_obs)
-        test = simulate(simulator, problem.proposal, 4_000, seed=seed + 7, progress=progress)
-        checks = diagnose(model, test, x_obs=x_obs, seed=seed + 8, progress=progress)
-        plot.save_figure(plot.coverage(checks), out / "coverage.png")
-        plot.save_figure(plot.identities(checks), out / "identities.png")
+        best = maximum_likelihood(model, study.x_obs)
+        checks = _check(study)
     result = {
         "experiment": "weak-lensing",
         "fisherscore": __version__,
@@ -74,24 +80,106 @@ def run(
         "chosen": model.record.get("chosen"),
         "num_simulations": num_simulations,
         "seed": seed,
-        "score_error": asdict(error),
-        "field_error": asdict(field),
-        "forecast_error": forecast_error(forecasts, fishers),
+        **accuracy,
+        "forecast_error": grid_error,
         "fiducial": dict(FIDUCIAL),
-        "x_obs": x_obs.tolist(),
+        "x_obs": study.x_obs.tolist(),
         "best_fit": {"theta": best.theta.tolist(), "sigma": best.sigma.tolist(), "message": best.message},
         "forecast": {"sigma": here.sigma.tolist(), "sigma_bound": here.sigma_bound.tolist()},
-        "exact_sigma": np.sqrt(np.diag(np.linalg.inv(problem.fisher(truth)))).tolist(),
-        "posterior": _moments(learned),
-        "exact_posterior": _moments(exact),
+        "exact_sigma": np.sqrt(np.diag(np.linalg.inv(problem.fisher(study.truth)))).tolist(),
+        "posterior": _moments(posterior),
+        "exact_posterior": _moments(exact_posterior),
         "checks": {c.name: {"value": c.value, "verdict": c.verdict} for c in checks.checks},
         "seconds": clock.seconds,
         "versions": versions(),
     }
     write_json(result, out / "results.json")
-    _write_page(out, result, problem, model, here, best, learned, checks)
+    _write_page(study, result, here, best, posterior, checks)
     print_table(f"weak lensing, recipe {recipe}, {num_simulations:,} simulations", _summary(result, out))
     return result
+
+
+@dataclass(frozen=True)
+class _Study:
+    """What the stages after the fit share."""
+
+    problem: Problem
+    simulator: Simulator
+    model: NetworkScore
+    out: Path
+    seed: int
+    effort: Effort
+    progress: bool | None
+
+    @property
+    def truth(self) -> np.ndarray:
+        return np.array([FIDUCIAL[n] for n in self.problem.proposal.names])
+
+    @cached_property
+    def x_obs(self) -> np.ndarray:
+        return self.simulator.draw(self.truth, seed=self.seed + 1)
+
+
+def _compare(study: _Study) -> dict[str, Any]:
+    """Measure score and field error, and draw figure 2."""
+    problem, model = study.problem, study.model
+    error = score_error(model, problem, num_pairs=study.effort.num_pairs, seed=study.seed + 2)
+    field = field_error(model, problem, study.x_obs)
+    axes = plot.score_field(
+        model, study.x_obs, exact=problem.exact_model(), truth=study.truth, fisher=problem.fisher(study.truth)
+    )
+    plot.save_figure(axes, study.out / "figure2_score_field.png")
+    return {"score_error": asdict(error), "field_error": asdict(field)}
+
+
+def _infer(study: _Study) -> tuple[Posterior, Posterior]:
+    """Sample with learned and with exact scores, and draw figure 3."""
+    num = study.effort.num_exact_samples
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FisherScoreWarning)  # problems are listed in the results
+        learned = sample(study.model, study.x_obs, seed=study.seed + 3, progress=study.progress)
+        exact = sample(
+            study.problem.exact_model(),
+            study.x_obs,
+            seed=study.seed + 4,
+            num_samples=num,
+            num_warmup=min(300, 2 * num),
+            progress=study.progress,
+        )
+    axes = plot.triangle([learned, exact], truth=study.truth, labels=["learned score", "exact score"])
+    axes[0, 0].figure.savefig(study.out / "figure3_posterior.png", dpi=150, bbox_inches="tight")
+    return learned, exact
+
+
+def _forecast(study: _Study) -> tuple[float, Forecast]:
+    """Forecast on a 3×3 grid and at the fiducial cosmology, and draw figure 4."""
+    grid = region_grid(study.problem, 3, margin=0.2)
+    num = study.effort.num_forecast
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FisherScoreWarning)  # plug-in and bound stand side by side in the table
+        forecasts = forecast(study.model, grid, study.simulator, num_simulations=num, seed=study.seed + 5)
+        here = forecast(study.model, study.truth, study.simulator, num_simulations=num, seed=study.seed + 50)
+    fishers = study.problem.fisher(grid)
+    plot.save_figure(plot.fisher_ellipses(forecasts, exact=list(fishers)), study.out / "figure4_fisher.png")
+    return forecast_error(forecasts, fishers), here
+
+
+def _check(study: _Study) -> Diagnosis:
+    """Run the checks that need no truth on fresh simulations."""
+    test = simulate(
+        study.simulator, study.problem.proposal, study.effort.num_test, seed=study.seed + 7, progress=study.progress
+    )
+    checks = diagnose(
+        study.model,
+        test,
+        x_obs=study.x_obs,
+        num_posteriors=study.effort.num_posteriors,
+        seed=study.seed + 8,
+        progress=study.progress,
+    )
+    plot.save_figure(plot.coverage(checks), study.out / "coverage.png")
+    plot.save_figure(plot.identities(checks), study.out / "identities.png")
+    return checks
 
 
 class _Clock:
@@ -106,11 +194,6 @@ class _Clock:
         started = time.perf_counter()
         yield
         self.seconds[stage] = round(time.perf_counter() - started, 2)
-
-
-def _draw_posteriors(learned: Posterior, exact: Posterior, truth: np.ndarray, path: Path) -> None:
-    axes = plot.triangle([learned, exact], truth=truth, labels=["learned score", "exact score"])
-    axes[0, 0].figure.savefig(path, dpi=150, bbox_inches="tight")
 
 
 def _moments(posterior: Posterior) -> dict[str, Any]:
@@ -137,15 +220,14 @@ def _summary(result: dict[str, Any], out: Path) -> list[tuple[str, str]]:
 
 
 def _write_page(
-    out: Path,
+    study: _Study,
     result: dict[str, Any],
-    problem: Problem,
-    model: NetworkScore,
     here: Forecast,
     best: Estimate,
     learned: Posterior,
     checks: Diagnosis,
 ) -> None:
+    out = study.out
     page = Page("Weak lensing: score, forecast and posterior")
     page.verdict(checks.table().split("\n")[0], good=checks.passed)
     page.verdict(
@@ -165,14 +247,14 @@ def _write_page(
                 f"{best.theta[i]:.4f} ± {best.sigma[i]:.4f}",
                 f"{learned.samples[:, i].mean():.4f} ± {learned.samples[:, i].std():.4f}",
             )
-            for i, name in enumerate(problem.proposal.names)
+            for i, name in enumerate(study.problem.proposal.names)
         ],
     )
     page.section("Score field", "Figure 2 of the paper.")
     page.figure(
         out / "figure2_score_field.png",
-        "Learned (blue) and exact (red) score of one observation over the training region. The score is steep across "
-        "the degeneracy of weak lensing and flat along it.",
+        "Learned (blue) and exact (red) score of one observation over the training region, with the one and two sigma "
+        "Fisher ellipses at the true parameters. Arrows are as long as the square root of the score.",
     )
     page.section("Posterior", "Figure 3 of the paper.")
     page.figure(out / "figure3_posterior.png", "Posterior under a uniform prior, from learned and exact scores.")
@@ -187,6 +269,6 @@ def _write_page(
     page.section("Settings")
     page.settings(
         {k: result[k] for k in ("recipe", "chosen", "num_simulations", "seed", "seconds", "versions")}
-        | {"data sha256": model.record["data_sha256"]}
+        | {"data sha256": study.model.record["data_sha256"]}
     )
     page.write(out / "report.html")

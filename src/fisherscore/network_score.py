@@ -1,22 +1,26 @@
-"""Save and load fitted models: a folder of JSON and safetensors, checked before use, never unpickled.
+"""A fitted score network in the user's units, and how it is saved: JSON and safetensors, never unpickled.
 
 ``model.json`` holds the architecture (a name from a closed list), sizes, parameter names and units;
 ``weights.safetensors`` the weights, the standardisation and the training region; ``provenance.json`` versions, seeds,
 the hash of the data and the loss curve.
 """
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from .errors import ArgumentError, ModelFolderError
 from .folder import read_arrays, read_json, write_folder
-from .network import ARCHITECTURES, architecture_name, build_network
+from .network import ARCHITECTURES, ConservativeNetwork, Network, architecture_name, build_network
 from .reference import Reference
-from .score_model import NetworkScore, Record
+from .score_model import Record, ScoreModel
 from .standardize import Standardizer
 
 _SCHEMA = "fisherscore-model"
@@ -27,7 +31,61 @@ _STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_sc
 _REFERENCE = ("fisher_coefficients", "whitening", "distances")
 
 
-def save(model: NetworkScore, path: str | Path) -> None:
+class NetworkScore(ScoreModel):
+    """A score network with its standardisation, as :func:`fisherscore.fit` returns it."""
+
+    network: Network
+    standardizer: Standardizer
+    reference: Reference
+    low: np.ndarray
+    high: np.ndarray
+    names: tuple[str, ...] = eqx.field(static=True)
+    units: tuple[str, ...] = eqx.field(static=True)
+    x_shape: tuple[int, ...] = eqx.field(static=True)
+    record: Record = eqx.field(static=True)
+
+    @property
+    def has_density(self) -> bool:
+        """Whether the network is conservative."""
+        return isinstance(self.network, ConservativeNetwork)
+
+    def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
+        """Give the network's score in the user's units."""
+        return self.standardizer.score(self.network(*self.standardizer.inputs(theta, x)))
+
+    def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
+        """Give the network's potential as a log-likelihood."""
+        assert isinstance(self.network, ConservativeNetwork)
+        return self.standardizer.log_likelihood(self.network.potential(*self.standardizer.inputs(theta, x)))
+
+    @property
+    def knows_fisher(self) -> bool:
+        """Always: it was measured on the training simulations."""
+        return True
+
+    def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
+        """Give the Fisher matrix of the training simulations, smoothed over θ."""
+        unit = (theta - self.standardizer.theta_centre) / self.standardizer.theta_scale
+        scale = self.standardizer.score(jnp.ones(len(self.names)))
+        return scale[:, None] * self.reference.fisher(unit) * scale
+
+    def rarity(self, x: Any) -> np.ndarray:
+        """Return the fraction of training data farther from their mean than each x."""
+        x = self.check_data(x)
+        batch = self.data_batch_shape(x)
+        rows = x.reshape(-1, *self.x_shape)
+        return self.reference.rarity((rows - self.standardizer.x_centre) / self.standardizer.x_scale).reshape(batch)
+
+    def with_facts(self, facts: Mapping[str, Any]) -> "NetworkScore":
+        """Return the same model with more in its record."""
+        return dataclasses.replace(self, record=Record({**self.record, **facts}))
+
+    def save(self, path: Any) -> None:
+        """Write the model to a folder of JSON and safetensors; :func:`fisherscore.load` reads it."""
+        _save(self, path)
+
+
+def _save(model: NetworkScore, path: str | Path) -> None:
     """Write a fitted model to the folder ``path``, replacing a model that is there."""
     document = {
         "schema": _SCHEMA,
@@ -73,7 +131,7 @@ def load(path: str | Path) -> NetworkScore:
     expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
     arrays = read_arrays(folder / "weights.safetensors", expected)
     facts = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
-    network = jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
+    network = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
     return NetworkScore(
         network=network,
         standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
