@@ -46,6 +46,20 @@ def test_breaks_that_an_identity_cannot_see_leave_it_alone():
     assert fs.diagnose(BROKEN["symmetry"], SIMS, num_posteriors=0)["zero mean"].verdict == "pass"
 
 
+def test_noise_added_by_simulate_is_accounted_for():
+    """The exact score passes on noisy parameters too, even where the noise is a third of a sigma."""
+    wide = fs.problems.linear_gaussian(
+        covariance=COVARIANCE,
+        latent_covariance=0.4 * COVARIANCE,
+        proposal=fs.uniform(theta1=(-10.0, 10.0), theta2=(-10.0, 10.0)),
+    )
+    sims = fs.simulate(wide.simulator, wide.proposal, 40_000, seed=5)
+    diagnosis = fs.diagnose(wide.exact_model(), sims, num_posteriors=0)
+    assert [c.verdict for c in diagnosis.checks] == ["pass"] * 4
+    scaled = fs.FunctionScore(wide.proposal, (2,), score=lambda t, x: 1.3 * wide.exact_model().score_one(t, x))
+    assert fs.diagnose(scaled, sims, num_posteriors=0)["residual"].verdict == "FAIL"
+
+
 def test_a_mean_that_is_zero_on_average_but_not_at_every_parameter():
     tilted = broken(lambda s, t, x: s + 0.3 * ROOT @ jnp.array([t[0] / 1.7, 0.0]))
     assert fs.diagnose(tilted, SIMS, num_posteriors=0)["zero mean"].verdict == "FAIL"

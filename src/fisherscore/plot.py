@@ -13,6 +13,9 @@ from .score_model import ScoreModel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Deviations beyond so many tolerances are drawn at the edge.
+_FARTHEST = 3.0
+
 LEARNED, EXACT, NEUTRAL = "#1f5fa8", "#c8372d", "#555555"
 
 
@@ -210,13 +213,13 @@ def coverage(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
 
 
 def identities(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw how far off each identity is in units of its tolerance, with two standard errors."""
+    """Draw how far off each identity is in units of its tolerance (at most three), with two standard errors."""
     ax = axes_of(ax, (6.5, 2.8))
     shown = [c for c in diagnosis.checks if c.tolerance > 0 and c.name != "observation"]
     colours = {"pass": "#2b8a3e", "FAIL": EXACT, "unclear": "#e67700"}
     for row, check in enumerate(reversed(shown)):
         ax.errorbar(
-            check.value / check.tolerance,
+            min(check.value / check.tolerance, _FARTHEST),
             row,
             xerr=2 * check.standard_error / check.tolerance,
             fmt="o",
@@ -227,5 +230,5 @@ def identities(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
     ax.axvline(1.0, color=NEUTRAL, ls="--", lw=1)
     ax.set_yticks(range(len(shown)), [c.name for c in reversed(shown)])
     ax.set(xlabel="deviation in units of its tolerance", ylim=(-0.6, len(shown) - 0.4))
-    ax.set_xlim(left=0)
+    ax.set_xlim(0, _FARTHEST + 0.1)
     return ax

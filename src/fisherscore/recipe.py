@@ -89,7 +89,7 @@ class NetworkRecipe(Recipe):
             checkpoint=checkpoint,
         )
         facts = {"settings": self.settings, "training": asdict(training), **_facts(history)}
-        return _model(self, sims, seed, network, standardizer, facts)
+        return _model(self, sims, sims.theta, seed, network, standardizer, facts)
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ class BaselineRecipe(Recipe):
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Fit a Gaussian to x at the parameters it was drawn at."""
         del progress, checkpoint
-        at = sims.latent if sims.additive else sims.theta
+        at = sims.drawn_at
         standardizer = Standardizer.of(at, sims.x, None)
         network = fit_baseline(*standardizer.inputs(at, sims.x), seed=seed)
-        return _model(self, sims, seed, network, standardizer, {"settings": network.settings})
+        return _model(self, sims, at, seed, network, standardizer, {"settings": network.settings})
 
 
 @dataclass(frozen=True)
@@ -248,12 +248,13 @@ def _targets(sims: Simulations) -> np.ndarray:
 def _model(
     recipe: Recipe,
     sims: Simulations,
+    at: np.ndarray,
     seed: int,
     network: Network,
     standardizer: Standardizer,
     facts: dict[str, Any],
 ) -> NetworkScore:
-    theta, x = standardizer.inputs(sims.theta, sims.x)
+    theta, x = standardizer.inputs(at, sims.x)
     return NetworkScore(
         network=network,
         standardizer=standardizer,

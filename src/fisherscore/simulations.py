@@ -68,6 +68,11 @@ class Simulations:
         """Whether z is a parameter vector, θ plus noise that ``simulate`` added, so that x is drawn at z."""
         return bool(self.provenance.get("additive_noise"))
 
+    @property
+    def drawn_at(self) -> np.ndarray:
+        """Parameters of which x is an exact draw: z where noise was added to θ, else θ."""
+        return self.latent if self.additive else self.theta
+
     def latent_score(self) -> np.ndarray:
         """Compute the regression target ∇θ log p(z | θ) of every record, shape (n, p)."""
         score = jax.jit(jax.vmap(self.latent_model.score))(
