@@ -105,7 +105,10 @@ def test_uniformity_has_the_stated_level_and_power():
 
 
 def test_a_strange_observation_is_flagged():
-    model = fs.fit(SIMS, recipe=fs.NetworkRecipe(num_steps=100))
+    trained_on = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 2000, latent=TOY.latent, seed=3)
+    model = fs.fit(trained_on, recipe=fs.NetworkRecipe(num_steps=100))
+    with pytest.raises(fs.ArgumentError, match="test_sims: the model was trained on"):
+        fs.diagnose(model, trained_on)
     assert fs.diagnose(model, SIMS, x_obs=[0.5, 0.5], num_posteriors=0)["observation"].verdict == "pass"
     strange = fs.diagnose(model, SIMS, x_obs=[7.0, -7.0], num_posteriors=0)
     assert strange["observation"].verdict == "FAIL" and "unlike anything simulated" in strange.table()
@@ -124,6 +127,12 @@ def test_pictures():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (
+            lambda: fs.diagnose(
+                fs.FunctionScore(TOY.proposal, (2,), score=lambda t, x: (x.sum() - t.sum()) * jnp.ones(2)), SIMS
+            ),
+            "model: it leaves the combination .* unconstrained",
+        ),
         (lambda: fs.diagnose(EXACT, [1, 2]), "model, test_sims: expected"),
         (lambda: fs.diagnose(fs.problems.poisson_counts().exact_model(), SIMS), "test_sims: expected parameters"),
         (lambda: fs.diagnose(EXACT, fs.simulate(TOY.simulator, TOY.proposal, 50)), "at least 100 simulations"),

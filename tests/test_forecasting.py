@@ -95,9 +95,12 @@ def test_many_points_names_and_table():
     assert less.names == ("theta1",) and less.theta.tolist() == [-1.0]
     np.testing.assert_allclose(less.sigma[0], forecast.sigma[0])
     np.testing.assert_allclose(forecast.fix("theta2").sigma[0], forecast.conditional_sigma[0])
-    both = forecast.add(forecasts[1])
-    np.testing.assert_allclose(both.fisher, forecasts[0].fisher + forecasts[1].fisher)
-    np.testing.assert_allclose(both.fisher_bound, forecasts[0].fisher_bound + forecasts[1].fisher_bound)
+    both = forecast.add(forecast)
+    np.testing.assert_allclose(both.fisher, 2 * forecast.fisher)
+    np.testing.assert_allclose(both.fisher_bound, 2 * forecast.fisher_bound)
+    with pytest.raises(fs.ArgumentError, match="different parameters do not add"):
+        forecast.add(forecasts[1])
+    assert forecast.covariance_error.shape == (2, 2)
     assert forecast.add({"theta1": 0.01}).sigma[0] < 0.01
     np.testing.assert_allclose(forecast.times(4).sigma, forecast.sigma / 2)
     assert forecast.correlation[0, 1] == pytest.approx(0.5, abs=0.15)
@@ -129,6 +132,19 @@ def test_a_degenerate_pair_is_flagged_never_a_silent_contour():
     assert forecast.fix("b").sigma[0] == pytest.approx(1.0, abs=0.2)
 
 
+def test_equal_seeds_do_not_share_noise():
+    """A model must not be judged on the noise it was trained on, though every seed is 0 unless told otherwise."""
+    simulator = fs.from_python(lambda t, rng: t + rng.normal(size=1))
+    sims = fs.simulate(simulator, fs.uniform(a=(-1.0, 1.0)), 500)
+    noise = (sims.x - sims.latent)[:, 0]
+    mock = simulator.draw(np.zeros((500, 1)))[:, 0]
+    assert abs(np.corrcoef(noise, mock)[0, 1]) < 0.2
+    from fisherscore.simulator import forecast_stream
+
+    fresh = simulator.draw_stream(np.zeros((500, 1)), forecast_stream(0))[:, 0]
+    assert abs(np.corrcoef(noise, fresh)[0, 1]) < 0.2 and abs(np.corrcoef(mock, fresh)[0, 1]) < 0.2
+
+
 def test_no_warning_for_a_good_model():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -143,6 +159,10 @@ def test_no_warning_for_a_good_model():
         (lambda: fs.forecast(TOY.exact_model(), [3.0, 0.0], TOY.simulator), "theta0: 'theta1' lies on the edge"),
         (lambda: fs.forecast(TOY.exact_model(), [0.0], TOY.simulator), "theta0: expected shape"),
         (lambda: fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.draw_one), "simulator: expected a simulator"),
+        (
+            lambda: fs.forecast(fs.combine(TOY.exact_model(), TOY.exact_model()), [0.0, 0.0], TOY.simulator),
+            "forecast each probe",
+        ),
         (lambda: fs.forecast("model", [0.0, 0.0], TOY.simulator), "model: expected a score model"),
         (lambda: fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.simulator, num_simulations=10), "num_simulations"),
     ],

@@ -125,6 +125,23 @@ def test_no_flag_without_reason():
             assert fs.sample(TOY.exact_model(), X, seed=seed).trusted
 
 
+def test_one_chain_and_odd_numbers():
+    posterior = fs.sample(TOY.exact_model(), X, num_chains=1, num_samples=333)
+    assert posterior.samples.shape == (333, 2) and np.isfinite(posterior.r_hat).all()
+    assert posterior.support == ((-3.0, 3.0), (-3.0, 3.0))
+
+
+def test_many_ordinary_draws_are_not_called_strange(learned):
+    flagged = 0
+    for seed in range(20):
+        theta = TOY.proposal.sample(1, seed=seed)[0]
+        draws = TOY.simulator.draw(np.tile(theta, (300, 1)), seed=seed)
+        flagged += fs.maximum_likelihood(learned, draws, iid=True).rarity < 1e-3
+    assert flagged <= 2
+    strange = np.concatenate([draws[:290], np.full((10, 2), [5.0, -5.0])])
+    assert fs.maximum_likelihood(learned, strange, iid=True).rarity < 1e-3
+
+
 def test_same_seed_same_draws():
     one, two, three = (fs.sample(TOY.exact_model(), X, seed=s, num_samples=200) for s in (1, 1, 2))
     np.testing.assert_array_equal(one.chains, two.chains)
@@ -184,10 +201,12 @@ def test_the_likelihood_as_a_log_density_in_blackjax(learned):
         ({"x_obs": [0.0]}, "x_obs: expected shape"),
         ({"x_obs": np.zeros((3, 2))}, "x_obs: expected one observation.*iid=True"),
         ({"prior": {"sigma8": dist.Normal(0, 1)}}, "prior: unknown parameter name 'sigma8'"),
-        ({"prior": {"theta1": (0, 1)}}, r"prior\['theta1'\]: expected a scalar continuous"),
-        ({"prior": {"theta1": dist.Poisson(1.0)}}, r"prior\['theta1'\]: expected a scalar continuous"),
+        ({"prior": {"theta1": (0, 1)}}, r"prior\['theta1'\]: expected a proper scalar continuous"),
+        ({"prior": {"theta1": dist.Poisson(1.0)}}, r"prior\['theta1'\]: expected a proper scalar continuous"),
         ({"prior": dist.Normal(0, 1)}, "prior: expected a mapping"),
         ({"method": "gibbs"}, 'method: expected "nuts" or "smc"'),
+        ({"prior": {"theta1": dist.Delta(0.3)}}, r"prior\['theta1'\]: expected a proper scalar"),
+        ({"x_obs": np.zeros((0, 2))}, "x_obs: expected at least one observation"),
         ({"num_samples": 0}, "num_samples: expected"),
         ({"num_chains": 0}, "num_chains: expected"),
         ({"seed": "x"}, "seed: expected"),

@@ -54,12 +54,25 @@ def test_parameters_by_name(model):
     np.testing.assert_array_equal(model.score(by_name, X), model.score(THETA, X))
 
 
+def test_outside_the_region_is_said():
+    with pytest.warns(fs.FisherScoreWarning, match="outside the training region"):
+        EXACT.score([9.0, 0.0], X[0])
+
+
+def test_functions_of_the_wrong_shape_are_refused():
+    with pytest.raises(fs.ArgumentError, match="score: expected a function that returns shape"):
+        fs.FunctionScore(fs.uniform(a=(0, 1)), (1,), score=lambda t, x: (x - t)[0])
+    with pytest.raises(fs.ArgumentError, match="log_likelihood: expected a function"):
+        fs.FunctionScore(fs.uniform(a=(0, 1)), (1,), log_likelihood=lambda t, x: x - t)
+
+
 @pytest.mark.parametrize(
     ("theta", "x", "message"),
     [
         ([0.0], X[0], r"theta: expected shape \(..., 2\).*theta1, theta2"),
         (0.0, X[0], "theta: expected shape"),
         ([0.0, np.nan], X[0], "theta: expected finite"),
+        (np.zeros((3, 2)), np.zeros((5, 2)), "theta, x: expected leading axes that broadcast"),
         ("text", X[0], "theta: expected numbers"),
         ([0.0, 0.0], [0.0, 0.0, 0.0], r"x: expected shape \(..., 2\)"),
         ([0.0, 0.0], 1.0, "x: expected shape"),

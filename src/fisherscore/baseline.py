@@ -21,6 +21,8 @@ _LARGEST_DEGREE = 6
 _MOST_MONOMIALS = 500
 _SHRINKAGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 _HELD_OUT = 0.2
+# Beyond so many data a covariance is neither well estimated nor cheap: compress first.
+LARGEST_DATA = 1000
 
 
 def fit_baseline(theta: np.ndarray, x: np.ndarray, *, seed: int) -> GaussianBaseline:
@@ -52,9 +54,8 @@ def _choose(theta: np.ndarray, rows: np.ndarray, training: np.ndarray, held_out:
             break
         design = _design(theta, exponents)
         coefficients, covariance = _mean_and_covariance(design[training], rows[training])
-        residuals = rows[held_out] - design[held_out] @ coefficients
-        for shrinkage in _SHRINKAGES:
-            best = max(best, (_log_likelihood(residuals, _shrunk(covariance, shrinkage)), degree, shrinkage))
+        values = _log_likelihoods(rows[held_out] - design[held_out] @ coefficients, covariance)
+        best = max([best, *((value, degree, shrinkage) for value, shrinkage in zip(values, _SHRINKAGES, strict=True))])
     return best[1], best[2]
 
 
@@ -71,13 +72,16 @@ def _shrunk(covariance: np.ndarray, shrinkage: float) -> np.ndarray:
     return (1 - shrinkage) * covariance + np.diag(shrinkage * diagonal + floor)
 
 
-def _log_likelihood(residuals: np.ndarray, covariance: np.ndarray) -> float:
-    try:
-        factor = np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
-        return -math.inf
-    white = np.linalg.solve(factor, residuals.T)
-    return float(-0.5 * np.mean(np.sum(white**2, axis=0)) - np.sum(np.log(np.diagonal(factor))))
+def _log_likelihoods(residuals: np.ndarray, covariance: np.ndarray) -> list[float]:
+    """Compute the mean log-likelihood of residuals for every shrinkage, from one eigendecomposition.
+
+    With a unit diagonal, shrinking the matrix is shrinking its eigenvalues towards one.
+    """
+    scale = np.sqrt(np.diagonal(_shrunk(covariance, 0.0)))
+    values, vectors = np.linalg.eigh(_shrunk(covariance, 0.0) / np.outer(scale, scale))
+    power = np.mean(((residuals / scale) @ vectors) ** 2, axis=0)
+    shrunk = [np.maximum((1 - s) * values + s, 1e-12) for s in _SHRINKAGES]
+    return [float(-0.5 * np.sum(power / v + np.log(v)) - np.sum(np.log(scale))) for v in shrunk]
 
 
 def _design(theta: np.ndarray, exponents: Sequence[tuple[int, ...]]) -> np.ndarray:

@@ -13,7 +13,7 @@ from .latent import Latent, additive_latent
 from .progress import progress_bar
 from .proposal import Proposal
 from .simulations import Simulations
-from .simulator import OK, Block, Simulator
+from .simulator import OK, Block, Simulator, training_stream
 
 # When the first records all fail there is nothing to wait for.
 _FIRST_LOOK = 10
@@ -50,7 +50,7 @@ def simulate(
     with progress_bar("simulate", num, progress) as advance:
         for start in range(0, num, simulator.block_size):
             part = slice(start, min(start + simulator.block_size, num))
-            blocks.append(simulator.run(z[part], np.arange(part.start, part.stop), seed))
+            blocks.append(simulator.run(z[part], np.arange(part.start, part.stop), training_stream(seed)))
             _stop_if_all_fail(blocks[0], simulator)
             advance(part.stop - part.start)
     return Simulations(

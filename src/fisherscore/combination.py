@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.stats import binom
 
 from .arguments import as_data
 from .errors import ArgumentError
@@ -156,9 +157,11 @@ class IndependentDraws(ScoreModel):
         return self.num_draws * self.model.fisher_one(theta)
 
     def rarity(self, x: Any) -> np.ndarray | None:
-        """Return the rarity of the strangest draw, allowing for there being many."""
+        """Return the chance of as many strange draws as there are, a strange one being among the rarest hundredth."""
         each = self.model.rarity(x)
-        return None if each is None else np.minimum(1.0, self.num_draws * each.min(axis=-1))
+        if each is None:
+            return None
+        return np.asarray(binom.sf((each < 0.01).sum(axis=-1) - 1, self.num_draws, 0.01))
 
 
 def combine(*models: ScoreModel) -> CombinedScore:
@@ -183,10 +186,15 @@ def observed(model: Any, x_obs: Any, iid: bool) -> tuple[ScoreModel, Any]:
     if not isinstance(model, ScoreModel):
         raise ArgumentError(f"model: expected a score model, got {type(model).__name__}.")
     if not iid:
-        return model, model.check_data(x_obs, "x_obs")
+        x = model.check_data(x_obs, "x_obs")
+        if not all(a.size for a in jax.tree.leaves(x)):
+            raise ArgumentError("x_obs: expected at least one observation, got none.")
+        return model, x
     if isinstance(model, CombinedScore):
         raise ArgumentError("iid: not for combined models; combine the models of the draws instead.")
     draws = as_data(x_obs, model.x_shape, "x_obs")
+    if not draws.size:
+        raise ArgumentError(f"x_obs: expected at least one observation, got shape {draws.shape}.")
     if draws.ndim == len(model.x_shape):
         raise ArgumentError(
             f"x_obs: with iid=True expected one more leading axis than one observation, {model.x_shape}; got "

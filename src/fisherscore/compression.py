@@ -70,6 +70,10 @@ def compress(
 
 def _matrix(model: ScoreModel, theta: np.ndarray, fisher: Any) -> FisherMatrix:
     if isinstance(fisher, Forecast):
+        if fisher.names == model.names and not np.allclose(
+            fisher.theta, theta, atol=0.1 * fisher.conditional_sigma.min()
+        ):
+            raise ArgumentError(f"fisher: this forecast was made at {fisher.theta.tolist()}, not at theta0.")
         # The slope: how the mean of ŝ really moves with θ, so that t(x) moves one for one even if ŝ is imperfect.
         fisher = fisher.slope
     if isinstance(fisher, FisherMatrix):

@@ -25,6 +25,7 @@ from scipy.stats import chi2, kstest, norm
 
 from .arguments import as_count, as_seed
 from .errors import ArgumentError
+from .fisher_matrix import FisherMatrix
 from .latent import GaussianLatent
 from .posterior import SMALLEST_RARITY
 from .sampling import sample_lanes
@@ -121,6 +122,7 @@ def diagnose(
             f"test_sims: expected parameters {model.names} and data of shape {model.x_shape}, got "
             f"{test_sims.proposal.names} and {test_sims.x_shape}."
         )
+    _refuse_training_data(model, test_sims)
     sims = test_sims.ok()
     if len(sims) < 100:
         raise ArgumentError(f"test_sims: expected at least 100 simulations that succeeded, got {len(sims)}.")
@@ -134,9 +136,27 @@ def diagnose(
     return Diagnosis(tuple(checks), model.names, len(sims), ranks, coverage)
 
 
+def _refuse_training_data(model: ScoreModel, sims: Simulations) -> None:
+    """Refuse to test a model on the rows it was trained on, which any overfitted model would pass."""
+    record = getattr(model, "record", {})
+    trained_on = record.get("simulations", {})
+    keys = ("simulator", "seed")
+    same_stream = trained_on and all(trained_on.get(k) == sims.provenance.get(k) for k in keys)
+    if same_stream or record.get("data_sha256") == sims.fingerprint():
+        raise ArgumentError(
+            f"test_sims: the model was trained on simulations with the same seed ({sims.provenance.get('seed')}), so "
+            "these say nothing about it. Simulate with another seed."
+        )
+
+
 def _identities(model: ScoreModel, sims: Simulations) -> list[Check]:
     """Compute the four identities, whitened so that the second moment of ŝ is one in every direction."""
     score, jacobian = _scores_and_jacobians(model, sims.drawn_at, sims.x)
+    if not np.isfinite(score).all():
+        raise ArgumentError("model: its scores of the test simulations are not finite.")
+    free = FisherMatrix(model.names, score.T @ score / len(score)).degenerate_direction()
+    if free is not None:
+        raise ArgumentError(f"model: it leaves the combination {free} unconstrained everywhere; drop a parameter.")
     factor = np.linalg.cholesky(score.T @ score / len(score))
     white = np.linalg.solve(factor, score.T).T
     predicted = _smoothed(model, sims) if sims.additive else score
@@ -271,7 +291,8 @@ def _distribution_check(name: str, value: float, p_value: float, num: int) -> Ch
 def _familiarity_check(model: ScoreModel, x_obs: Any) -> list[Check]:
     rarity = model.rarity(model.check_data(x_obs, "x_obs"))
     if rarity is None:
-        return []
+        meaning = "the model knows nothing of its training data"
+        return [Check("observation", float("nan"), 0.0, SMALLEST_RARITY, UNCLEAR, meaning)]
     value = float(np.min(rarity))
     verdict = FAIL if value < SMALLEST_RARITY else PASS
     return [Check("observation", value, 0.0, SMALLEST_RARITY, verdict, "the observation is unlike anything simulated")]

@@ -1,6 +1,6 @@
 """A Fisher matrix with named parameters and an honest error: marginalise, fix, add, invert, print.
 
-Errors of everything derived from it (covariances, marginal σ, figures of merit) come from ``draws``, matrices that
+Errors of everything derived from it (covariances, marginal σ) come from ``draws``, matrices that
 scatter as the estimate does, carried through the same arithmetic.
 """
 
@@ -50,6 +50,12 @@ class FisherMatrix:
         """The inverse: the smallest covariance an unbiased estimate can have."""
         self._refuse_singular()
         return _inverse(self.matrix)
+
+    @property
+    def covariance_error(self) -> np.ndarray | None:
+        """Standard error of each entry of the covariance."""
+        self._refuse_singular()
+        return self._scatter(_inverse)
 
     @property
     def sigma(self) -> np.ndarray:

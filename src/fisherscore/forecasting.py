@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from .arguments import as_count, as_seed, as_theta
+from .combination import CombinedScore
 from .errors import ArgumentError, FisherScoreWarning
 from .fisher_matrix import FisherMatrix
 from .score_model import ScoreModel
-from .simulator import Simulator
+from .simulator import Simulator, forecast_stream
 from .table import columns
 
 # Half-width of the finite difference in units of the conditional σ: large enough for simulators that do not vary
@@ -84,6 +85,11 @@ class Forecast:
         return self.plug_in.covariance
 
     @property
+    def covariance_error(self) -> np.ndarray | None:
+        """Standard error of each entry of the plug-in covariance."""
+        return self.plug_in.covariance_error
+
+    @property
     def sigma(self) -> np.ndarray:
         """Marginal errors of the plug-in."""
         return self.plug_in.sigma
@@ -127,6 +133,12 @@ class Forecast:
         parts = {k: getattr(self, k).add(getattr(other, k)) for k in ("plug_in", "slope", "bound")}
         own = dict(zip(self.names, self.theta, strict=True))
         theirs = dict(zip(other.names, other.theta, strict=True))
+        for name in set(own) & set(theirs):
+            if abs(own[name] - theirs[name]) > 0.1 * min(1 / np.sqrt(np.diagonal(self.fisher))):
+                raise ArgumentError(
+                    f"other: forecasts at different parameters do not add: {name!r} is {own[name]:.6g} here and "
+                    f"{theirs[name]:.6g} there. Forecast both at the same theta0."
+                )
         theta = np.array([(theirs | own)[n] for n in parts["plug_in"].names])
         return Forecast(theta, **parts, num_simulations=self.num_simulations + other.num_simulations)
 
@@ -163,6 +175,8 @@ def forecast(
     """
     if not isinstance(model, ScoreModel):
         raise ArgumentError(f"model: expected a score model, got {type(model).__name__}.")
+    if isinstance(model, CombinedScore):
+        raise ArgumentError("model: combined probes have several simulators; forecast each probe and add with .add.")
     if not isinstance(simulator, Simulator):
         raise ArgumentError(f"simulator: expected a simulator, got {simulator!r}. Wrap a function with from_python.")
     theta = np.asarray(as_theta(theta0, model.names, "theta0"))
@@ -206,7 +220,7 @@ def _scores(
     model: ScoreModel, theta: np.ndarray, at: np.ndarray, simulator: Simulator, num: int, seed: int
 ) -> np.ndarray:
     """Simulate at ``at`` with the random numbers of ``seed`` and return the scores at θ; failures become an error."""
-    x = simulator.draw(np.tile(at, (num, 1)), seed=seed)
+    x = simulator.draw_stream(np.tile(at, (num, 1)), forecast_stream(seed))
     return np.asarray(model.score(theta, x), np.float64)
 
 
@@ -241,7 +255,7 @@ def _less_noise(bound: FisherMatrix) -> FisherMatrix:
     """Take off what the noise of D adds to the bound: a square of noise is never negative, and must not be claimed."""
     assert bound.draws is not None
     bias = bound.draws.mean(axis=0) - bound.matrix
-    return FisherMatrix(bound.names, bound.matrix - bias, bound.draws - bias)
+    return FisherMatrix(bound.names, bound.matrix - bias, bound.draws - 2 * bias)
 
 
 def _refuse_outside(model: ScoreModel, theta: np.ndarray) -> None:

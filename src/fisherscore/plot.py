@@ -95,6 +95,8 @@ def score_field(
 
 def loss_curve(record: Any, *, ax: "Axes | None" = None) -> "Axes":
     """Draw the loss of every epoch from a model's record, with the held-out loss where there is one."""
+    if "loss" not in record:
+        raise ArgumentError("record: this model was fitted in closed form and has no loss curve.")
     ax = axes_of(ax, (6.5, 4.0))
     loss = np.asarray(record["loss"], float)
     held_out = np.asarray(record["held_out_loss"], float)
@@ -142,7 +144,7 @@ def fisher_ellipses(
     """
     ax = axes_of(ax)
     several = list(forecasts) if isinstance(forecasts, list | tuple) else [forecasts]
-    chosen = [_index(several[0].names, n) for n in names or several[0].names[:2]]
+    chosen = pair(several[0], names)
     truths = [None] * len(several) if exact is None else list(exact)
     for number, (forecast, truth) in enumerate(zip(several, truths, strict=True)):
         centre = forecast.theta[chosen]
@@ -157,10 +159,6 @@ def fisher_ellipses(
     ax.set(xlabel=first.names[chosen[0]], ylabel=first.names[chosen[1]])
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     return ax
-
-
-def _index(known: Sequence[str], name: str) -> int:
-    return as_indices(name, known)[0]
 
 
 def _ellipse(centre: np.ndarray, covariance: np.ndarray, level: float) -> np.ndarray:

@@ -4,7 +4,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,7 @@ class Posterior:
     rarity: float | None
     seconds: dict[str, float]
     problems: tuple[str, ...] = ()
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    support: tuple[tuple[float | None, float | None], ...] = ()
 
     @property
     def samples(self) -> np.ndarray:
@@ -87,21 +85,17 @@ class Posterior:
         )
 
     def to_getdist(self, *, label: str | None = None) -> Any:
-        """Return the draws as GetDist samples, with names, units and the training region as hard limits."""
+        """Return the draws as GetDist samples, with names, units and the prior's support as hard limits."""
         try:
             from getdist import MCSamples
         except ImportError:
             raise MissingExtraError('to_getdist needs GetDist: pip install "fisherscore[inference]"') from None
-        ranges = {}
-        if self.low is not None and self.high is not None:
-            inside = ((self.samples >= self.low) & (self.samples <= self.high)).all()
-            ranges = {f"p{i}": [self.low[i], self.high[i]] for i in range(len(self.names))} if inside else {}
         with contextlib.redirect_stdout(io.StringIO()):  # it prints what it removed, which is nothing
             return MCSamples(
                 samples=list(self.chains),
                 names=[f"p{i}" for i in range(len(self.names))],  # GetDist names may hold no spaces; labels may
                 labels=[_latex(n, u) for n, u in zip(self.names, self.units, strict=True)],
-                ranges=ranges,
+                ranges={f"p{i}": list(ends) for i, ends in enumerate(self.support)},
                 label=label,
                 settings={"ignore_rows": 0},
             )

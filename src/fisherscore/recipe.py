@@ -18,7 +18,7 @@ import numpy as np
 import optax
 
 from .arguments import as_seed
-from .baseline import fit_baseline
+from .baseline import LARGEST_DATA, fit_baseline
 from .errors import ArgumentError, FisherScoreWarning, TrainingError
 from .network import Network, build_network
 from .network_score import NetworkScore
@@ -30,6 +30,7 @@ from .train import History, Training, latent_score_loss, train
 
 # Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
 _TOLERATED_FAILURES = 0.01
+_FEWEST = 10
 # Training rows from which the Fisher surface and the spread of x are estimated; more would not sharpen them.
 _REMEMBERED = 50_000
 
@@ -59,6 +60,7 @@ class NetworkRecipe(Recipe):
     settings: dict[str, Any] = field(default_factory=lambda: {"hidden": (64, 64), "num_features": 16})
     training: Training = Training()
     num_steps: int | None = 10_000
+    standardize_inputs: bool = True
 
     def training_for(self, num_simulations: int) -> Training:
         """Spread the steps over as many epochs as they make."""
@@ -72,7 +74,7 @@ class NetworkRecipe(Recipe):
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Regress the latent scores on (θ, x)."""
         target = _targets(sims)
-        standardizer = Standardizer.of(sims.theta, sims.x, target)
+        standardizer = Standardizer.of(sims.theta, sims.x, target, inputs=self.standardize_inputs)
         theta, x = standardizer.inputs(sims.theta, sims.x)
         network_key, train_key = jax.random.split(jax.random.key(seed))
         network = build_network(
@@ -96,8 +98,9 @@ class NetworkRecipe(Recipe):
 class PaperRecipe(NetworkRecipe):
     """The paper's estimator (its appendix D): an ELU network, Adam at a constant rate, all simulations in every step.
 
-    The defaults are those of its weak lensing example; :meth:`toy` has those of its linear Gaussian one. Inputs and
-    targets are standardised, which the paper leaves open.
+    The defaults are those of its weak lensing example; :meth:`toy` has those of its linear Gaussian one. The network
+    sees θ and x as they are; targets are divided by their root mean square, without which Adam at these rates could not
+    reach them.
 
     >>> import fisherscore as fs
     >>> fs.PaperRecipe.toy().settings, fs.PaperRecipe().settings
@@ -110,6 +113,7 @@ class PaperRecipe(NetworkRecipe):
         num_epochs=10_000, batch_size=None, learning_rate=1e-3, decay="none", held_out=0.0, patience=None
     )
     num_steps: int | None = None
+    standardize_inputs: bool = False
 
     @classmethod
     def toy(cls) -> "PaperRecipe":
@@ -132,6 +136,11 @@ class BaselineRecipe(Recipe):
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Fit a Gaussian to x at the parameters it was drawn at."""
         del progress, checkpoint
+        if np.prod(sims.x_shape) > LARGEST_DATA:
+            raise ArgumentError(
+                f"recipe: the Gaussian baseline is for up to {LARGEST_DATA} data, got {int(np.prod(sims.x_shape))}. "
+                "Compress them first, or use fisherscore.NetworkRecipe()."
+            )
         at = sims.drawn_at
         standardizer = Standardizer.of(at, sims.x, None)
         network = fit_baseline(*standardizer.inputs(at, sims.x), seed=seed)
@@ -158,18 +167,23 @@ class AutoRecipe(Recipe):
         target = _targets(test)
         scale = target.std(axis=0) + 1e-300
         models, losses = [], {}
-        for number, candidate in enumerate(self.candidates):
+        small = np.prod(sims.x_shape) <= LARGEST_DATA
+        candidates = [c for c in self.candidates if small or not isinstance(c, BaselineRecipe)]
+        for number, candidate in enumerate(candidates):
             own = None if checkpoint is None else Path(checkpoint) / f"candidate-{number}"
             model = candidate.fit(training, seed=seed, progress=progress, checkpoint=own)
             delta = (np.asarray(model.score(test.theta, test.x), np.float64) - target) / scale
             models.append(model)
             losses[f"{number}: {type(candidate).__name__}"] = float(np.mean(delta**2))
-        best = int(np.argmin(list(losses.values())))
+        ranked = np.where(np.isfinite(list(losses.values())), list(losses.values()), np.inf)
+        best = int(np.argmin(ranked))
+        if not np.isfinite(ranked[best]):
+            raise TrainingError("No candidate gives finite scores on held-out simulations. Give more simulations.")
         model = models[best]
-        if isinstance(self.candidates[best], BaselineRecipe):
+        if isinstance(candidates[best], BaselineRecipe):
             # It costs nothing to fit it again to everything.
-            model = self.candidates[best].fit(sims, seed=seed, progress=progress, checkpoint=None)
-        facts = {"chosen": type(self.candidates[best]).__name__, "held_out_loss_of_candidates": losses}
+            model = candidates[best].fit(sims, seed=seed, progress=progress, checkpoint=None)
+        facts = {"chosen": type(candidates[best]).__name__, "held_out_loss_of_candidates": losses}
         return model.with_facts(facts)
 
 
@@ -200,8 +214,9 @@ def fit(
     chosen = _named(recipe, sims)
     _check_failures(sims, allow_failures)
     good = sims.ok()
-    if len(good) < 2:
-        raise ArgumentError(f"sims: expected at least 2 simulations that succeeded, got {len(good)}.")
+    if len(good) < _FEWEST:
+        raise ArgumentError(f"sims: expected at least {_FEWEST} simulations that succeeded, got {len(good)}.")
+    _warn_if_imprecise(good)
     return chosen.fit(good, seed=as_seed(seed), progress=progress, checkpoint=checkpoint)
 
 
@@ -215,6 +230,21 @@ def _named(recipe: Any, sims: Simulations) -> Recipe:
     raise ArgumentError(f'recipe: expected "auto", "paper" or a recipe object, got {recipe!r}.')
 
 
+def _warn_if_imprecise(sims: Simulations) -> None:
+    """Warn when numbers vary by so little that single precision cannot follow them."""
+    for name, rows in (("theta", sims.theta), ("x", sims.x.reshape(len(sims), -1))):
+        size, spread = np.abs(rows).max(axis=0), rows.std(axis=0)
+        blurred = (spread > 0) & (spread < 3e-5 * size)
+        if blurred.any():
+            column = int(np.flatnonzero(blurred)[0])
+            warnings.warn(
+                f"sims: column {column} of {name} is about {size[column]:.4g} and varies by {spread[column]:.2g}, "
+                "which single precision hardly resolves. Subtract a constant.",
+                FisherScoreWarning,
+                stacklevel=3,
+            )
+
+
 def _check_failures(sims: Simulations, allowed: bool) -> None:
     rate = sims.failure_rate
     if not rate:
@@ -226,6 +256,11 @@ def _check_failures(sims: Simulations, allowed: bool) -> None:
         f"sims: {rate:.2%} of {len(sims)} simulations failed ({listed}; the first said: {first}). Training on the rest "
         "learns the score of x given success, which is biased where failures depend on the parameters."
     )
+    if sims.additive and not sims.proposal.inside(sims.latent[sims.status != "ok"]).all():
+        text += (
+            " Some failed just outside the proposal's range, where noise added to the parameters had taken them: if "
+            "that is the reason, narrow the range a little (the noise is 1/200 of it) or pass a latent of your own."
+        )
     if rate > _TOLERATED_FAILURES and not allowed:
         raise ArgumentError(text + " Repair the simulator, or pass allow_failures=True.")
     warnings.warn(text, FisherScoreWarning, stacklevel=3)

@@ -36,8 +36,8 @@ class Reference(eqx.Module):
 
     def fisher(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
         """Give the Fisher matrix of the training model at a standardised θ; always positive definite."""
-        # The quadratic is held at the edge of the training region, whose rows lie within two standard deviations.
-        matrix = jnp.tensordot(_monomials(jnp.clip(theta, -2.0, 2.0)), self.fisher_coefficients, axes=1)
+        # Training regions end within 3.2 standard deviations; beyond, the quadratic is held rather than trusted.
+        matrix = jnp.tensordot(_monomials(jnp.clip(theta, -3.2, 3.2)), self.fisher_coefficients, axes=1)
         values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
         floor = 1e-4 * jnp.trace(jnp.abs(self.fisher_coefficients[0])) / len(theta)
         return (vectors * jnp.maximum(values, floor)) @ vectors.T

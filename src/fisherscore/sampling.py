@@ -76,7 +76,7 @@ def sample(
     if method not in ("nuts", "smc"):
         raise ArgumentError(f'method: expected "nuts" or "smc", got {method!r}.')
     counts = {
-        "num_samples": as_count(num_samples, "num_samples", minimum=4),
+        "num_samples": as_count(num_samples, "num_samples", minimum=10),
         "num_warmup": as_count(num_warmup, "num_warmup"),
         "num_chains": as_count(num_chains, "num_chains"),
     }
@@ -217,8 +217,7 @@ def _result(
 ) -> Posterior:
     model = goal.model
     samples = chains.reshape(-1, len(model.names))
-    several = chains if len(chains) > 1 else chains.reshape(2, -1, len(model.names))
-    r_hat = np.atleast_1d(split_gelman_rubin(several))
+    r_hat = np.atleast_1d(split_gelman_rubin(chains))
     effective = np.atleast_1d(effective_sample_size(chains))
     outside = 1 - float(np.mean(model.inside(samples)))
     rarity = model.rarity(x)
@@ -235,8 +234,7 @@ def _result(
         rarity=None if rarity is None else float(rarity),
         seconds=seconds,
         problems=tuple(_problems(model, samples, method, r_hat, effective, divergent, outside, rarity)),
-        low=model.low,
-        high=model.high,
+        support=goal.support(),
     )
     for problem in posterior.problems:
         warnings.warn(problem, FisherScoreWarning, stacklevel=4)

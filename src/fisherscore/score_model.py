@@ -6,6 +6,7 @@ models of the same shape share compiled code.
 """
 
 import abc
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .arguments import as_count, as_data, as_theta, is_traced
-from .errors import ArgumentError
+from .errors import ArgumentError, FisherScoreWarning
 from .proposal import Proposal
 
 # Rows evaluated at once unless a model says otherwise; more are done in turn, to bound the memory.
@@ -135,7 +136,19 @@ class ScoreModel(eqx.Module):
     def _broadcast(self, function: Callable[..., Array], theta: Any, x: Any) -> Array:
         theta = as_theta(theta, self.names)
         x = self.check_data(x)
-        batch = np.broadcast_shapes(theta.shape[:-1], self.data_batch_shape(x))
+        try:
+            batch = np.broadcast_shapes(theta.shape[:-1], self.data_batch_shape(x))
+        except ValueError:
+            raise ArgumentError(
+                f"theta, x: expected leading axes that broadcast, got {theta.shape[:-1]} and "
+                f"{self.data_batch_shape(x)}. Add an axis, such as theta[:, None], for all pairs."
+            ) from None
+        if not is_traced(theta) and not np.all(self.inside(theta)):
+            warnings.warn(
+                "theta: some parameters lie outside the training region, where a score is an extrapolation.",
+                FisherScoreWarning,
+                stacklevel=4,
+            )
         num = int(np.prod(batch))
         array_module: Any = jnp if is_traced(theta) or any(map(is_traced, jax.tree.leaves(x))) else np
 
@@ -163,6 +176,18 @@ def _scores(model: ScoreModel, theta: Any, x: Any) -> Array:
 @eqx.filter_jit
 def _log_likelihoods(model: ScoreModel, theta: Any, x: Any) -> Array:
     return rows_mapped(model.log_likelihood_one, (theta, x), model.rows_at_once)
+
+
+def _check_shape(
+    function: Callable[..., Any] | None, argument: str, expected: tuple[int, ...], p: int, x_shape: tuple[int, ...]
+) -> None:
+    """Try a user's function on shapes alone."""
+    if function is None:
+        return
+    theta, x = (jax.eval_shape(lambda s=shape: jnp.zeros(s)) for shape in ((p,), x_shape))
+    got = jnp.shape(jax.eval_shape(function, theta, x))
+    if got != expected:
+        raise ArgumentError(f"{argument}: expected a function that returns shape {expected}, got {got}.")
 
 
 class FunctionScore(ScoreModel):
@@ -206,6 +231,9 @@ class FunctionScore(ScoreModel):
         self.low, self.high = proposal.low, proposal.high
         self.names, self.units = proposal.names, proposal.units
         self.x_shape = tuple(x_shape)
+        p = len(self.names)
+        _check_shape(score, "score", (p,), p, self.x_shape)
+        _check_shape(log_likelihood, "log_likelihood", (), p, self.x_shape)
 
     @property
     def rows_at_once(self) -> int:

@@ -1,8 +1,8 @@
 """Simulators: x given z. Anything that turns parameters into data; never asked for a gradient.
 
-A simulator runs a block of numbered records. Record i is a pure function of (seed, i, parameters), whatever the block
-it runs in: Python simulators get a NumPy generator seeded by ``SeedSequence(seed, spawn_key=(i,))``, JAX simulators
-the key ``fold_in(key(seed), i)``.
+A simulator runs a block of numbered records. Record i is a pure function of (stream, i, parameters), whatever the block
+it runs in. A stream is a seed and a purpose: training simulations, mock data and forecasts with the same seed must not
+share their noise, or a model would be judged on the noise it was trained on.
 """
 
 import abc
@@ -21,6 +21,37 @@ OK, RAISED, NONFINITE = "ok", "raised", "nonfinite"
 
 
 @dataclass(frozen=True)
+class Stream:
+    """A source of random numbers: a seed, and what they are for."""
+
+    seed: int
+    purpose: int
+
+    def generator(self, index: int) -> np.random.Generator:
+        """Return the NumPy generator of record ``index``."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.purpose, index)))
+
+    def key(self) -> Any:
+        """Return the JAX key that is folded with the index of each record."""
+        return jax.random.fold_in(jax.random.key(self.seed), self.purpose)
+
+
+def training_stream(seed: int) -> Stream:
+    """Return the stream of training simulations."""
+    return Stream(seed, 1)
+
+
+def mock_stream(seed: int) -> Stream:
+    """Return the stream of mock data."""
+    return Stream(seed, 2)
+
+
+def forecast_stream(seed: int) -> Stream:
+    """Return the stream of the simulations behind a forecast."""
+    return Stream(seed, 3)
+
+
+@dataclass(frozen=True)
 class Block:
     """What running some records gave: data (NaN where a record failed), status and the simulator's own words."""
 
@@ -36,7 +67,7 @@ class Simulator(abc.ABC):
     block_size: int
 
     @abc.abstractmethod
-    def run(self, parameters: np.ndarray, indices: np.ndarray, seed: int) -> Block:
+    def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
         """Run the records ``indices`` at ``parameters``, one row each."""
 
     def draw(self, theta: Any, *, seed: int = 0) -> np.ndarray:
@@ -52,11 +83,15 @@ class Simulator(abc.ABC):
         parameters = as_finite(theta, "theta")
         if parameters.ndim not in (1, 2) or not parameters.size:
             raise ArgumentError(f"theta: expected shape (p,) or (n, p), got {parameters.shape}.")
-        rows = np.atleast_2d(parameters)
+        x = self.draw_stream(np.atleast_2d(parameters), mock_stream(as_seed(seed)))
+        return x[0] if parameters.ndim == 1 else x
+
+    def draw_stream(self, rows: np.ndarray, stream: Stream) -> np.ndarray:
+        """Run one record per row; a failure is an error."""
         blocks = []
         for start in range(0, len(rows), self.block_size):
             part = rows[start : start + self.block_size]
-            block = self.run(part, np.arange(start, start + len(part)), as_seed(seed))
+            block = self.run(part, np.arange(start, start + len(part)), stream)
             failed = np.flatnonzero(block.status != OK)
             if len(failed):
                 first = int(failed[0])
@@ -65,8 +100,7 @@ class Simulator(abc.ABC):
                     f"{block.status[first]!r}: {block.messages[start + first]}"
                 )
             blocks.append(block.x)
-        x = np.concatenate(blocks)
-        return x[0] if parameters.ndim == 1 else x
+        return np.concatenate(blocks)
 
 
 class PythonSimulator(Simulator):
@@ -78,14 +112,13 @@ class PythonSimulator(Simulator):
         self.function = function
         self.name = name
 
-    def run(self, parameters: np.ndarray, indices: np.ndarray, seed: int) -> Block:
+    def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
         """Call the function row by row, keeping failures with their words."""
         rows: list[np.ndarray | None] = []
         status, messages = [], {}
         for row, index in zip(parameters, indices, strict=True):
-            generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(index),)))
             try:
-                value = self.function(np.array(row), generator)
+                value = self.function(np.array(row), stream.generator(int(index)))
             except Exception as error:  # noqa: BLE001  whatever the user's code raises is a recorded failure
                 rows.append(None)
                 status.append(RAISED)
@@ -117,13 +150,13 @@ class JaxSimulator(Simulator):
 
         self._records = jax.jit(records)
 
-    def run(self, parameters: np.ndarray, indices: np.ndarray, seed: int) -> Block:
+    def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
         """Run one block on the device; blocks are padded to powers of two to bound the number of compilations."""
         num = len(parameters)
         padded = min(self.block_size, 1 << max(num - 1, 0).bit_length())
         pad = np.arange(padded) % num
         x = self._records(
-            jax.random.key(seed), jnp.asarray(indices[pad], jnp.uint32), jnp.asarray(parameters[pad], jnp.float32)
+            stream.key(), jnp.asarray(indices[pad], jnp.uint32), jnp.asarray(parameters[pad], jnp.float32)
         )
         x = np.asarray(x[:num], dtype=np.float64)
         finite = np.isfinite(x).reshape(num, -1).all(axis=1)

@@ -25,8 +25,13 @@ class Standardizer(eqx.Module):
     score_scale: Float[Array | np.ndarray, ""]
 
     @classmethod
-    def of(cls, theta: np.ndarray, x: np.ndarray, score: np.ndarray | None) -> "Standardizer":
-        """Estimate the maps from training rows, in double precision; without scores, c = 1."""
+    def of(cls, theta: np.ndarray, x: np.ndarray, score: np.ndarray | None, *, inputs: bool = True) -> "Standardizer":
+        """Estimate the maps from training rows, in double precision; without scores, c = 1.
+
+        With ``inputs=False`` θ and x are left as they are.
+        """
+        if not inputs:
+            theta, x = (np.stack([np.full_like(a[0], v) for v in (-1.0, 1.0)]) for a in (theta, x))
         theta_scale = _spread(theta)
         size = 1.0 if score is None else np.sqrt(np.mean((score * theta_scale) ** 2))
         return cls(

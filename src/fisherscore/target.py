@@ -51,6 +51,15 @@ class Target(eqx.Module):
         keys = jax.random.split(key, len(self.prior))
         return jnp.stack([d.sample(k) for d, k in zip(self.prior, keys, strict=True)])
 
+    def support(self) -> tuple[tuple[float | None, float | None], ...]:
+        """Return the ends of each parameter's prior, None where it has none."""
+
+        def end(law: Any, name: str) -> float | None:
+            bound = getattr(law.support, name, None)
+            return None if bound is None else float(bound)
+
+        return tuple((end(law, "lower_bound"), end(law, "upper_bound")) for law in self.prior)
+
     def log_prior(self, u: Float[Array, " params"]) -> Float[Array, ""]:
         """Give the log prior density of u."""
         total = jnp.zeros(())
@@ -96,7 +105,10 @@ def target(model: ScoreModel, prior: Mapping[str, Any] | None) -> Target:
             )
         check_names(prior, model.names, "prior")
         for name, law in prior.items():
-            if not isinstance(law, dist.Distribution) or law.is_discrete or law.batch_shape or law.event_shape:
-                raise ArgumentError(f"prior[{name!r}]: expected a scalar continuous NumPyro distribution, got {law!r}.")
+            usable = isinstance(law, dist.Distribution) and not isinstance(law, dist.Delta | dist.ImproperUniform)
+            if not usable or law.is_discrete or law.batch_shape or law.event_shape:
+                raise ArgumentError(
+                    f"prior[{name!r}]: expected a proper scalar continuous NumPyro distribution, got {law!r}."
+                )
         laws |= prior
     return Target(model, tuple(laws[n] for n in model.names))
