@@ -41,7 +41,7 @@ def test_score_error_falls_with_simulations_on_the_linear_gaussian_model():
 def test_auto_takes_the_baseline_where_it_is_right_and_the_network_where_it_is_not():
     """Variance that moves with θ: all information is where a pooled covariance cannot see it."""
     gaussian = fs.problems.linear_gaussian()
-    sims = fs.simulate(gaussian.simulator_from_latent, gaussian.proposal, 3000, latent=gaussian.latent)
+    sims = fs.simulate(gaussian.simulator_from_latent, gaussian.proposal, 600, latent=gaussian.latent)
     quick = fs.AutoRecipe(candidates=(fs.BaselineRecipe(), fs.NetworkRecipe(num_steps=2000)))
     assert fs.fit(sims, recipe=quick).record["chosen"] == "BaselineRecipe"
 

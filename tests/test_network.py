@@ -10,6 +10,7 @@ from fisherscore.network import ARCHITECTURES, ConservativeNetwork, architecture
 SETTINGS = {
     "vector_field": {"hidden": (7, 9)},
     "exponential_family": {"hidden": (8,), "num_features": 3},
+    "gaussian_baseline": {"degree": 2},
 }
 
 

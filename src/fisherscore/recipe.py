@@ -151,6 +151,8 @@ class BaselineRecipe(Recipe):
 class AutoRecipe(Recipe):
     """The default: fit every candidate and keep the one that predicts held-out latent scores best.
 
+    Candidates go from simple to complex, and a complex one must be better by more than a standard error.
+
     >>> import fisherscore as fs
     >>> [type(c).__name__ for c in fs.AutoRecipe().candidates]
     ['BaselineRecipe', 'NetworkRecipe']
@@ -174,17 +176,28 @@ class AutoRecipe(Recipe):
             model = candidate.fit(training, seed=seed, progress=progress, checkpoint=own)
             delta = (np.asarray(model.score(test.theta, test.x), np.float64) - target) / scale
             models.append(model)
-            losses[f"{number}: {type(candidate).__name__}"] = float(np.mean(delta**2))
-        ranked = np.where(np.isfinite(list(losses.values())), list(losses.values()), np.inf)
-        best = int(np.argmin(ranked))
-        if not np.isfinite(ranked[best]):
-            raise TrainingError("No candidate gives finite scores on held-out simulations. Give more simulations.")
+            losses[f"{number}: {type(candidate).__name__}"] = np.mean(delta**2, axis=1)
+        best = _simplest_good(list(losses.values()))
         model = models[best]
         if isinstance(candidates[best], BaselineRecipe):
             # It costs nothing to fit it again to everything.
             model = candidates[best].fit(sims, seed=seed, progress=progress, checkpoint=None)
-        facts = {"chosen": type(candidates[best]).__name__, "held_out_loss_of_candidates": losses}
+        means = {name: float(rows.mean()) for name, rows in losses.items()}
+        facts = {"chosen": type(candidates[best]).__name__, "held_out_loss_of_candidates": means}
         return model.with_facts(facts)
+
+
+def _simplest_good(losses: list[np.ndarray]) -> int:
+    """Return the first candidate whose held-out loss is no worse than the best one's by more than a standard error."""
+    means = [rows.mean() if np.isfinite(rows).all() else np.inf for rows in losses]
+    best = int(np.argmin(means))
+    if not np.isfinite(means[best]):
+        raise TrainingError("No candidate gives finite scores on held-out simulations. Give more simulations.")
+    for number in range(best):
+        worse = losses[number] - losses[best]
+        if worse.mean() < worse.std() / np.sqrt(len(worse)):
+            return number
+    return best
 
 
 def fit(

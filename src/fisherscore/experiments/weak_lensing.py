@@ -147,7 +147,7 @@ def _infer(study: _Study) -> tuple[Posterior, Posterior]:
             progress=study.progress,
         )
     axes = plot.triangle([learned, exact], truth=study.truth, labels=["learned score", "exact score"])
-    axes[0, 0].figure.savefig(study.out / "figure3_posterior.png", dpi=150, bbox_inches="tight")
+    plot.save_figure(axes, study.out / "figure3_posterior.png")
     return learned, exact
 
 
