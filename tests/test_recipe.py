@@ -71,18 +71,19 @@ def test_indecomposable_learns_the_extended_score_not_the_original(sigma):
 
 
 def test_the_score_does_not_depend_on_the_proposal():
-    """Fits under a flat and a strongly peaked proposal differ no more than fits under the same one do."""
+    """Fits under a flat and a strongly peaked proposal differ by no more than their errors against the exact score."""
     peaked = fs.Proposal.of({n: dist.TruncatedNormal(2.0, 1.2, low=-3.0, high=3.0) for n in TOY.proposal.names})
     theta = fs.uniform(dict.fromkeys(TOY.proposal.names, (-1.0, 3.0))).sample(4000, seed=7)  # where both have drawn
     x = TOY.simulator.draw(theta, seed=8)
     truth = np.asarray(TOY.score(theta, x), np.float64)
     flat, lopsided = (
-        [np.asarray(fs.fit(toy_sims(20_000, p, seed=s), recipe=QUICK, seed=s).score(theta, x)) for s in seeds]
-        for p, seeds in ((TOY.proposal, (0, 1)), (peaked, (2, 3)))
+        [np.asarray(fs.fit(toy_sims(20_000, p, seed=s), recipe=QUICK, seed=s).score(theta, x))]
+        for p, s in ((TOY.proposal, 0), (peaked, 2))
     )
-    within = distance(*flat, truth) / 2 + distance(*lopsided, truth) / 2
+    errors = [score_error_of(flat[0], truth).mean, score_error_of(lopsided[0], truth).mean]
     between = distance(flat[0], lopsided[0], truth)
-    assert between < 3 * within and within < 0.1
+    # Independent errors add; a common dependence on the proposal would come on top.
+    assert between < 1.5 * sum(errors) and max(errors) < 0.05
     # The control: what a method that learns a posterior would have found under the second proposal.
     pull = np.asarray(jax.vmap(jax.grad(peaked.log_prob))(jnp.asarray(theta)))
     assert distance(flat[0], lopsided[0] + pull, truth) > 20 * between
