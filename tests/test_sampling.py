@@ -13,6 +13,7 @@ from numpyro.infer import MCMC, NUTS
 
 import fisherscore as fs
 from fisherscore.accuracy import c2st
+from fisherscore.combination import observed
 from fisherscore.problems.two_moons import two_moons_posterior
 
 # Noise small against the box, so that the uniform prior's edges do not matter and the posterior is N(x, Σ).
@@ -131,15 +132,13 @@ def test_one_chain_and_odd_numbers():
     assert posterior.support == ((-3.0, 3.0), (-3.0, 3.0))
 
 
-def test_many_ordinary_draws_are_not_called_strange(learned):
-    flagged = 0
-    for seed in range(20):
-        theta = TOY.proposal.sample(1, seed=seed)[0]
-        draws = TOY.simulator.draw(np.tile(theta, (300, 1)), seed=seed)
-        flagged += fs.maximum_likelihood(learned, draws, iid=True).rarity < 1e-3
-    assert flagged <= 2
-    strange = np.concatenate([draws[:280], np.full((20, 2), [5.0, -5.0])])
-    assert fs.maximum_likelihood(learned, strange, iid=True).rarity < 1e-3
+def test_many_ordinary_draws_are_not_called_strange_but_many_strange_ones_are():
+    sims = fs.simulate(TOY.simulator, TOY.proposal, 2000, seed=1)
+    model = fs.fit(sims, recipe=fs.BaselineRecipe())
+    draws = TOY.simulator.draw(np.zeros((300, 2)), seed=3)
+    assert observed(model, draws, True)[0].rarity(draws) > 0.01
+    draws[:20] = [5.0, -5.0]
+    assert observed(model, draws, True)[0].rarity(draws) < 1e-3
 
 
 def test_same_seed_same_draws():
