@@ -34,7 +34,7 @@ def test_the_papers_recipe_has_the_papers_settings():
 
 
 def test_decomposable_paper_recipe_learns_the_exact_score():
-    model = fs.fit(toy_sims(10_000), recipe="paper")
+    model = fs.fit(toy_sims(30_000), recipe="paper")
     assert model.record["recipe"] == "PaperRecipe" and model.record["settings"]["hidden"] == (64, 64)
     error = fs.accuracy.score_error(model, TOY)
     assert error.mean < 0.01
