@@ -4,10 +4,21 @@ Only functions that state a shape are checked: the public ones without look at t
 their messages that the tests want to see.
 """
 
+import atexit
+import os
+import shutil
+import tempfile
 import typing
 
 from beartype import beartype
 from jaxtyping import install_import_hook
+
+# Tests compile the same functions again and again, in two processes: let them share what is compiled. Set before JAX is
+# imported; the worker processes inherit it.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="fisherscore-tests-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
 
 
 def states_a_shape(annotation):

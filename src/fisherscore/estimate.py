@@ -19,7 +19,8 @@ from scipy.stats import qmc
 from .arguments import as_count, as_theta
 from .combination import observed
 from .errors import ArgumentError
-from .score_model import ScoreModel, rows_mapped
+from .rows import rows_mapped
+from .score_model import ScoreModel
 
 # Converged when the next step is below this fraction of the error bar.
 _TOLERANCE = 1e-3

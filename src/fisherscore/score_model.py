@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from .arguments import as_count, as_data, as_theta, is_traced
 from .errors import ArgumentError, FisherScoreWarning
 from .proposal import Proposal
+from .rows import rows_in_turn, rows_mapped
 
 # Rows evaluated at once unless a model says otherwise; more are done in turn, to bound the memory.
 _ROWS_AT_ONCE = 65_536
@@ -150,22 +151,19 @@ class ScoreModel(eqx.Module):
                 stacklevel=4,
             )
         num = int(np.prod(batch))
-        array_module: Any = jnp if is_traced(theta) or any(map(is_traced, jax.tree.leaves(x))) else np
+        traced = is_traced(theta) or any(map(is_traced, jax.tree.leaves(x)))
+        array_module: Any = jnp if traced else np
 
         def flat(array: Any, inner: tuple[int, ...]) -> Any:
             return array_module.broadcast_to(array, (*batch, *inner)).reshape(num, *inner)
 
         thetas = flat(theta, theta.shape[-1:])
         xs = jax.tree.map(lambda a: flat(a, a.shape[len(self.data_batch_shape(x)) :]), x)
-        values = function(self, thetas, xs)
+        if traced:
+            values = function(self, thetas, xs)
+        else:
+            values = rows_in_turn(lambda *rows: function(self, *rows), (thetas, xs), self.rows_at_once)
         return values.reshape(*batch, *values.shape[1:])
-
-
-def rows_mapped(function: Callable[..., Any], rows: tuple[Any, ...], at_once: int) -> Any:
-    """Map a function of one row over rows, all at once if they are few, else so many at a time."""
-    if len(jax.tree.leaves(rows)[0]) <= at_once:
-        return jax.vmap(function)(*rows)
-    return jax.lax.map(lambda row: function(*row), rows, batch_size=at_once)
 
 
 @eqx.filter_jit

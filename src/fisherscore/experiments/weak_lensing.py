@@ -40,7 +40,7 @@ class Effort:
     num_posteriors: int = 200
 
 
-QUICK = Effort(num_pairs=500, num_exact_samples=100, num_forecast=2_000, num_test=500, num_posteriors=50)
+QUICK = Effort(num_pairs=500, num_exact_samples=50, num_forecast=2_000, num_test=500, num_posteriors=50)
 
 
 def run(

@@ -1,17 +1,18 @@
 """What a reference problem is: a proposal, a simulator, and the truth about them."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..arguments import as_theta
 from ..errors import ArgumentError
 from ..latent import Latent
 from ..proposal import Proposal
+from ..rows import rows_in_turn
 from ..score_model import FunctionScore
 from ..simulator import Simulator, from_jax
 
@@ -71,5 +72,10 @@ class Problem:
             raise ArgumentError(f"The Fisher matrix of the problem {self.name!r} is not known.")
         theta = as_theta(theta, self.proposal.names)
         p = self.proposal.num_parameters
-        matrices = jax.lax.map(self.fisher_one, jnp.asarray(theta).reshape(-1, p), batch_size=self.batch_size)
+        matrices = rows_in_turn(_compiled(self.fisher_one), (theta.reshape(-1, p),), self.batch_size)
         return np.asarray(matrices, dtype=np.float64).reshape(*theta.shape[:-1], p, p)
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(jax.vmap(function))
