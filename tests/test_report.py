@@ -1,9 +1,13 @@
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
 from typer.testing import CliRunner
 
 import fisherscore as fs
 from fisherscore.cli import app
+from fisherscore.problems import Problem
+from fisherscore.problems.weak_lensing import _gaussian
 from fisherscore.report import Page
 
 
@@ -24,7 +28,24 @@ def test_everything_is_escaped_and_nothing_is_fetched(tmp_path):
     assert "http://" not in text and "https://" not in text and "data:image/png;base64," in text
 
 
-def test_weak_lensing_runs_from_simulation_to_page(tmp_path):
+def cheap_lensing():
+    """Stand in for weak lensing: the same parameters and shapes, a mean that compiles at once."""
+    slope = np.random.default_rng(0).normal(size=(15, 2))
+
+    def mean(theta):
+        return slope @ jnp.tanh(theta) * 20.0
+
+    return Problem(
+        name="weak-lensing",
+        proposal=fs.uniform(omega_c=(0.2, 0.4), sigma8=(0.7, 0.9)),
+        x_shape=(15,),
+        **_gaussian(mean, np.eye(15)),
+    )
+
+
+def test_weak_lensing_runs_from_simulation_to_page(tmp_path, monkeypatch):
+    # The real spectra take minutes to compile and have their own tests; CI runs the whole command once beside these.
+    monkeypatch.setattr("fisherscore.experiments.weak_lensing.weak_lensing", cheap_lensing)
     out = tmp_path / "wl"
     result = CliRunner().invoke(app, ["run", "weak-lensing", "--out", str(out), "--num-simulations", "400", "--quick"])
     assert result.exit_code == 0, result.output
