@@ -7,15 +7,15 @@ A network can be rebuilt from its ``settings`` (plain numbers), which is what a 
 """
 
 import abc
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
+
+from .polynomial import exponents_up_to, legendre
 
 
 class Network(eqx.Module):
@@ -113,24 +113,23 @@ class ExponentialFamily(ConservativeNetwork):
 
 
 class GaussianBaseline(ConservativeNetwork):
-    """A Gaussian with polynomial mean in θ, as a conservative score network with nothing left to train."""
+    """A Gaussian whose mean moves with θ (:mod:`fisherscore.baseline`): ℓ = −½ |W (x − μ(θ))|²."""
 
-    coefficients: Float[Array, "monomials data"]
+    mean: Float[Array, "terms data"]
     whitening: Float[Array, "data data"]
-    exponents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     degree: int = eqx.field(static=True)
+    num_parameters: int = eqx.field(static=True)
 
     def __init__(self, num_parameters: int, data_size: int, *, degree: int, key: Array):
         del key
-        self.degree = degree
-        self.exponents = polynomial_exponents(num_parameters, degree)
-        self.coefficients = jnp.zeros((len(self.exponents), data_size))
+        self.degree, self.num_parameters = degree, num_parameters
+        self.mean = jnp.zeros((len(exponents_up_to(num_parameters, degree)), data_size))
         self.whitening = jnp.eye(data_size)
 
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
         """Give −½ |W (x − μ(θ))|²."""
-        mean = _monomials(theta, self.exponents) @ self.coefficients
-        return -0.5 * jnp.sum((self.whitening @ (x.ravel() - mean)) ** 2)
+        terms = legendre(theta, exponents_up_to(self.num_parameters, self.degree), jnp)
+        return -0.5 * jnp.sum((self.whitening @ (x.ravel() - terms @ self.mean)) ** 2)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -138,22 +137,138 @@ class GaussianBaseline(ConservativeNetwork):
         return {"degree": self.degree}
 
 
-def polynomial_exponents(num_parameters: int, degree: int) -> tuple[tuple[int, ...], ...]:
-    """List the exponents of all monomials up to a total degree."""
-    chosen = itertools.chain.from_iterable(
-        itertools.combinations_with_replacement(range(num_parameters), d) for d in range(degree + 1)
-    )
-    return tuple(tuple(c.count(i) for i in range(num_parameters)) for c in chosen)
+class LocationScaleBaseline(ConservativeNetwork):
+    """Location, scale and correlations that move with θ (:mod:`fisherscore.location_scale`), noise of free shape."""
+
+    mean: Float[Array, "terms data"]
+    whitening: Float[Array, "data data"]
+    location: Float[Array, "terms data"]
+    log_variance: Float[Array, "terms data"]
+    mixing: Float[Array, "mixing_terms data data"]
+    noise: Float[Array, "3 data components"]  # log weights over widths, centres, widths
+    freedom: Float[Array, " data"]
+    degree: int = eqx.field(static=True)
+    mixing_degree: int = eqx.field(static=True)
+    num_parameters: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        num_parameters: int,
+        data_size: int,
+        *,
+        degree: int,
+        mixing_degree: int,
+        num_components: int,
+        key: Array,
+    ):
+        del key
+        self.degree, self.mixing_degree, self.num_parameters = degree, mixing_degree, num_parameters
+        num_terms = len(exponents_up_to(num_parameters, degree))
+        num_mixing = len(exponents_up_to(num_parameters, mixing_degree))
+        self.mean = self.location = self.log_variance = jnp.zeros((num_terms, data_size))
+        self.whitening = jnp.eye(data_size)
+        self.mixing = jnp.zeros((num_mixing, data_size, data_size))
+        self.noise = jnp.ones((3, data_size, num_components))
+        self.freedom = jnp.ones(data_size)
+
+    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+        """Give Σ_i log density of datum i given those before it."""
+        terms = legendre(theta, exponents_up_to(self.num_parameters, self.degree), jnp)
+        mixing_terms = legendre(theta, exponents_up_to(self.num_parameters, self.mixing_degree), jnp)
+        white = self.whitening @ (x.ravel() - terms @ self.mean)
+        log_variance = jnp.clip(terms @ self.log_variance, -14.0, 14.0)
+        residual = white - terms @ self.location - jnp.tensordot(mixing_terms, self.mixing, 1) @ white
+        z = residual * jnp.exp(-0.5 * log_variance)
+        log_weights, centres, widths = self.noise
+        nu = self.freedom[:, None]
+        logs = log_weights - (nu + 1) / 2 * jnp.log1p(((z[:, None] - centres) / widths) ** 2 / nu)
+        return jnp.sum(jax.scipy.special.logsumexp(logs, axis=1) - 0.5 * log_variance)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The degrees of the polynomials and the number of components of the noise."""
+        return {
+            "degree": self.degree,
+            "mixing_degree": self.mixing_degree,
+            "num_components": self.noise.shape[2],
+        }
 
 
-def _monomials(theta: Array, exponents: Sequence[tuple[int, ...]]) -> Array:
-    # Powers by repeated products: a power with a traced exponent has no derivative at zero.
-    degree = max(max(e) for e in exponents)
-    powers = [jnp.ones_like(theta)]
-    for _ in range(degree):
-        powers.append(powers[-1] * theta)
-    table = jnp.stack(powers)
-    return jnp.prod(table[np.array(exponents), np.arange(theta.shape[0])], axis=1)
+class PolynomialFamily(ConservativeNetwork):
+    """ℓ(θ, x) = η(θ)·x − A(θ) with polynomials η and A: an exponential family in the data themselves."""
+
+    coefficients: Float[Array, "terms data+1"]  # the last column is −A
+    degree: int = eqx.field(static=True)
+    num_parameters: int = eqx.field(static=True)
+
+    def __init__(self, num_parameters: int, data_size: int, *, degree: int, key: Array):
+        del key
+        self.degree, self.num_parameters = degree, num_parameters
+        self.coefficients = jnp.zeros((len(exponents_up_to(num_parameters, degree)), data_size + 1))
+
+    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+        """Give η(θ)·x − A(θ)."""
+        terms = legendre(theta, exponents_up_to(self.num_parameters, self.degree), jnp)
+        return terms @ self.coefficients @ jnp.append(x.ravel(), 1.0)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The degree of the polynomials."""
+        return {"degree": self.degree}
+
+
+class Mapped(ConservativeNetwork):
+    """A network that sees every datum through an increasing map of its own; the score does not change under such maps.
+
+    Between its knots a map is linear; beyond them it grows like a logarithm, so that outliers stay within reach.
+    """
+
+    knots: Float[Array, "data knots"]
+    values: Float[Array, "data knots"]
+    inner: ConservativeNetwork
+
+    def __init__(self, num_parameters: int, data_size: int, *, num_knots: int, inner: Mapping[str, Any], key: Array):
+        self.knots = self.values = jnp.tile(jnp.arange(float(num_knots)), (data_size, 1))
+        self.inner = _conservative(inner, num_parameters, data_size, key)
+
+    def mapped(self, x: Float[Array, " ..."]) -> Float[Array, " data"]:
+        """Map one observation."""
+
+        def one(x: Array, knots: Array, values: Array) -> Array:
+            before = (values[1] - values[0]) / (knots[1] - knots[0]) * jnp.minimum(x - knots[0], 0.0)
+            after = (values[-1] - values[-2]) / (knots[-1] - knots[-2]) * jnp.maximum(x - knots[-1], 0.0)
+            return jnp.interp(x, knots, values) + jnp.arcsinh(before) + jnp.arcsinh(after)
+
+        return jax.vmap(one)(x.ravel(), self.knots, self.values)
+
+    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+        """Give the inner network's ℓ of the mapped data."""
+        return self.inner.potential(theta, self.mapped(x))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The number of knots and the inner network."""
+        return {"num_knots": self.knots.shape[1], "inner": described(self.inner)}
+
+
+class Stack(ConservativeNetwork):
+    """A weighted sum of conservative networks."""
+
+    weights: Float[Array, " members"]
+    members: tuple[ConservativeNetwork, ...]
+
+    def __init__(self, num_parameters: int, data_size: int, *, members: Sequence[Mapping[str, Any]], key: Array):
+        self.weights = jnp.ones(len(members))
+        self.members = tuple(_conservative(m, num_parameters, data_size, key) for m in members)
+
+    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+        """Give Σ_k w_k ℓ_k."""
+        return self.weights @ jnp.stack([member.potential(theta, x) for member in self.members])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the members are."""
+        return {"members": [described(member) for member in self.members]}
 
 
 # The closed list of what a saved model may name. Nothing outside it is ever built.
@@ -161,6 +276,10 @@ ARCHITECTURES: dict[str, type[Network]] = {
     "vector_field": VectorField,
     "exponential_family": ExponentialFamily,
     "gaussian_baseline": GaussianBaseline,
+    "location_scale_baseline": LocationScaleBaseline,
+    "polynomial_family": PolynomialFamily,
+    "mapped": Mapped,
+    "stack": Stack,
 }
 
 
@@ -174,3 +293,17 @@ def build_network(
 def architecture_name(network: Network) -> str:
     """Return the registered name of a network's architecture."""
     return next(name for name, kind in ARCHITECTURES.items() if type(network) is kind)
+
+
+def described(network: Network) -> dict[str, Any]:
+    """Return what a network can be rebuilt from: its architecture and settings."""
+    return {"architecture": architecture_name(network), "settings": network.settings}
+
+
+def _conservative(
+    description: Mapping[str, Any], num_parameters: int, data_size: int, key: Array
+) -> ConservativeNetwork:
+    built = build_network(description["architecture"], num_parameters, data_size, description["settings"], key=key)
+    if not isinstance(built, ConservativeNetwork):
+        raise ValueError(f"a {description['architecture']} has no potential and cannot be part of another network")
+    return built

@@ -161,7 +161,7 @@ def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int,
         raise ModelFolderError(
             f"{folder / 'model.json'}: unknown architecture {architecture!r}. Known: {', '.join(ARCHITECTURES)}."
         )
-    if not isinstance(settings, dict) or not all(_is_size(v) for v in settings.values()):
+    if not isinstance(settings, dict) or not _is_settings(settings):
         raise ModelFolderError(f"{folder / 'model.json'}: the network's settings are missing or damaged.")
     data_size = int(np.prod(x_shape))
     try:
@@ -175,9 +175,28 @@ def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int,
     return skeleton
 
 
+def _is_settings(settings: Any, depth: int = 0) -> bool:
+    """Say whether settings are sizes, lists of sizes, or networks described by the same, not too deep."""
+    if not isinstance(settings, dict) or depth > 3:
+        return False
+    for value in settings.values():
+        inner = value if isinstance(value, list) else [value]
+        if inner and all(isinstance(v, dict) for v in inner):
+            if len(inner) > 64 or not all(_is_description(v, depth) for v in inner):
+                return False
+        elif not _is_size(value):
+            return False
+    return True
+
+
+def _is_description(value: dict[str, Any], depth: int) -> bool:
+    known = isinstance(value.get("architecture"), str) and value["architecture"] in ARCHITECTURES
+    return known and _is_settings(value.get("settings"), depth + 1)
+
+
 def _is_size(value: Any) -> bool:
     sizes = value if isinstance(value, list) else [value]
-    return len(sizes) <= 64 and all(type(n) is int and 0 < n <= 1_000_000 for n in sizes)
+    return len(sizes) <= 64 and all(type(n) is int and 0 <= n <= 1_000_000 for n in sizes)
 
 
 def _jsonable(value: Any) -> Any:

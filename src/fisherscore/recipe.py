@@ -18,7 +18,9 @@ import numpy as np
 import optax
 
 from .arguments import as_seed
-from .baseline import LARGEST_DATA, fit_baseline
+from .auto import Residual, fit_stack
+from .baseline import LARGEST_DATA
+from .closed_form import CLOSED_FORMS
 from .errors import ArgumentError, FisherScoreWarning, TrainingError
 from .network import Network, build_network
 from .network_score import NetworkScore
@@ -124,7 +126,7 @@ class PaperRecipe(NetworkRecipe):
 
 @dataclass(frozen=True)
 class BaselineRecipe(Recipe):
-    """The closed-form Gaussian score of :mod:`fisherscore.baseline`: no training, no latent scores.
+    """One of the closed forms of :mod:`fisherscore.closed_form`, by name: no training, no latent scores.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -133,71 +135,67 @@ class BaselineRecipe(Recipe):
     True
     """
 
+    form: str = "gaussian"
+
+    def __post_init__(self) -> None:
+        if self.form not in CLOSED_FORMS:
+            raise ArgumentError(f"form: expected one of {', '.join(CLOSED_FORMS)}, got {self.form!r}.")
+
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
-        """Fit a Gaussian to x at the parameters it was drawn at."""
+        """Fit the closed form to x at the parameters it was drawn at."""
         del progress, checkpoint
         if np.prod(sims.x_shape) > LARGEST_DATA:
             raise ArgumentError(
-                f"recipe: the Gaussian baseline is for up to {LARGEST_DATA} data, got {int(np.prod(sims.x_shape))}. "
+                f"recipe: the closed forms are for up to {LARGEST_DATA} data, got {int(np.prod(sims.x_shape))}. "
                 "Compress them first, or use fisherscore.NetworkRecipe()."
             )
-        at = sims.drawn_at
-        standardizer = Standardizer.of(at, sims.x, None)
-        network = fit_baseline(*standardizer.inputs(at, sims.x), seed=seed)
-        return _model(self, sims, at, seed, network, standardizer, {"settings": network.settings})
+        standardizer, u, x = _in_region(sims)
+        network = CLOSED_FORMS[self.form](u, x.reshape(len(x), -1))
+        return _model(self, sims, sims.drawn_at, seed, network, standardizer, {"settings": network.settings})
 
 
 @dataclass(frozen=True)
 class AutoRecipe(Recipe):
-    """The default: fit every candidate and keep the one that predicts held-out latent scores best.
+    """The default: closed forms weighed on held-out simulations, and a network for what they leave.
 
-    Candidates go from simple to complex, and a complex one must be better by more than a standard error.
+    See :mod:`fisherscore.auto` for how. ``network=None`` trains none. The model's record names the ``weights`` of its
+    members and its ``estimated_error``, the score error of :mod:`fisherscore.accuracy` as far as the fit itself can
+    tell: what no candidate sees, none can count.
 
     >>> import fisherscore as fs
-    >>> [type(c).__name__ for c in fs.AutoRecipe().candidates]
-    ['BaselineRecipe', 'NetworkRecipe']
+    >>> problem = fs.problems.poisson_counts()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 400)
+    >>> model = fs.fit(sims)
+    >>> max(model.record["weights"], key=model.record["weights"].get)
+    'moments'
     """
 
-    candidates: tuple[Recipe, ...] = (BaselineRecipe(), NetworkRecipe())
-    held_out: float = 0.1
+    closed_forms: tuple[str, ...] = tuple(CLOSED_FORMS)
+    network: NetworkRecipe | None = NetworkRecipe(num_steps=4_000)
 
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
-        """Compare the candidates on simulations none of them has seen."""
-        order = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,))).permutation(len(sims))
-        num_held_out = max(1, round(self.held_out * len(sims)))
-        test, training = sims.take(order[:num_held_out]), sims.take(order[num_held_out:])
-        target = _targets(test)
-        scale = target.std(axis=0) + 1e-300
-        models, losses = [], {}
-        small = np.prod(sims.x_shape) <= LARGEST_DATA
-        candidates = [c for c in self.candidates if small or not isinstance(c, BaselineRecipe)]
-        for number, candidate in enumerate(candidates):
-            own = None if checkpoint is None else Path(checkpoint) / f"candidate-{number}"
-            model = candidate.fit(training, seed=seed, progress=progress, checkpoint=own)
-            delta = (np.asarray(model.score(test.theta, test.x), np.float64) - target) / scale
-            models.append(model)
-            losses[f"{number}: {type(candidate).__name__}"] = np.mean(delta**2, axis=1)
-        best = _simplest_good(list(losses.values()))
-        model = models[best]
-        if isinstance(candidates[best], BaselineRecipe):
-            # It costs nothing to fit it again to everything.
-            model = candidates[best].fit(sims, seed=seed, progress=progress, checkpoint=None)
-        means = {name: float(rows.mean()) for name, rows in losses.items()}
-        facts = {"chosen": type(candidates[best]).__name__, "held_out_loss_of_candidates": means}
-        return model.with_facts(facts)
+        """Fit and weigh all candidates."""
+        standardizer, u, x = _in_region(sims)
+        residual = None
+        if self.network is not None:
+            residual = Residual(self.network.architecture, self.network.settings, self.network.training_for)
+        fitted = fit_stack(
+            u,
+            x,
+            closed_forms=self.closed_forms,
+            residual=residual,
+            seed=seed,
+            progress=progress,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+        )
+        facts = {"weights": fitted.weights, "estimated_error": fitted.estimated_error, **fitted.facts}
+        return _model(self, sims, sims.drawn_at, seed, fitted.network, standardizer, facts)
 
 
-def _simplest_good(losses: list[np.ndarray]) -> int:
-    """Return the first candidate whose held-out loss is no worse than the best one's by more than a standard error."""
-    means = [rows.mean() if np.isfinite(rows).all() else np.inf for rows in losses]
-    best = int(np.argmin(means))
-    if not np.isfinite(means[best]):
-        raise TrainingError("No candidate gives finite scores on held-out simulations. Give more simulations.")
-    for number in range(best):
-        worse = losses[number] - losses[best]
-        if worse.mean() < worse.std() / np.sqrt(len(worse)):
-            return number
-    return best
+def _in_region(sims: Simulations) -> tuple[Standardizer, np.ndarray, np.ndarray]:
+    """Scale the parameters at which x was drawn to [−1, 1] over the training region, and standardise x."""
+    standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x)
+    return standardizer, *standardizer.inputs(sims.drawn_at, sims.x)
 
 
 def fit(

@@ -42,6 +42,11 @@ class Standardizer(eqx.Module):
             score_scale=np.asarray(size),
         )
 
+    @classmethod
+    def of_region(cls, low: np.ndarray, high: np.ndarray, x: np.ndarray) -> "Standardizer":
+        """Map the training region to [−1, 1]^p, and standardise x by its training rows."""
+        return cls.of(np.stack([low, high]), x, None)
+
     def inputs(self, theta: Any, x: Any) -> tuple[Any, Any]:
         """Map (θ, x) to what the network sees."""
         return (theta - self.theta_centre) / self.theta_scale, (x - self.x_centre) / self.x_scale

@@ -1,9 +1,25 @@
 """Reference problems with everything known about them: proposal, simulator, and the exact score where it exists."""
 
+from .gaussian_covariance import gaussian_covariance
 from .linear_gaussian import linear_gaussian
 from .poisson_counts import poisson_counts
 from .problem import Problem
+from .student_t import student_t
+from .ten_parameters import ten_parameters
 from .two_moons import two_moons
+from .two_signs import two_signs
+from .waiting_times import waiting_times
 from .weak_lensing import weak_lensing
 
-__all__ = ["Problem", "linear_gaussian", "poisson_counts", "two_moons", "weak_lensing"]
+__all__ = [
+    "Problem",
+    "gaussian_covariance",
+    "linear_gaussian",
+    "poisson_counts",
+    "student_t",
+    "ten_parameters",
+    "two_moons",
+    "two_signs",
+    "waiting_times",
+    "weak_lensing",
+]
