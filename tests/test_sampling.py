@@ -28,8 +28,8 @@ def exact_normal(mean, covariance, num=4000, seed=9):
 
 @pytest.fixture(scope="module")
 def learned():
-    sims = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 20_000, latent=TOY.latent, seed=1)
-    return fs.fit(sims, seed=1)
+    sims = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 10_000, latent=TOY.latent, seed=1)
+    return fs.fit(sims, recipe=fs.BaselineRecipe())
 
 
 def test_learned_score_gives_the_exact_posterior(learned):

@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .score_model import FunctionScore as FunctionScore
     from .score_model import ScoreModel as ScoreModel
     from .simulations import Simulations as Simulations
+    from .simulations import from_table as from_table
     from .simulator import Simulator as Simulator
     from .simulator import from_jax as from_jax
     from .simulator import from_python as from_python
@@ -81,7 +82,7 @@ _HOMES = {
     "recipe": ("AutoRecipe", "BaselineRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
     "sampling": ("sample",),
     "score_model": ("FunctionScore", "ScoreModel"),
-    "simulations": ("Simulations",),
+    "simulations": ("Simulations", "from_table"),
     "simulator": ("Simulator", "from_jax", "from_python"),
     "train": ("Training",),
 }

@@ -23,7 +23,7 @@ from scipy.stats import norm
 from .baseline import fit_gaussian
 from .location_scale import LocationScale, fit_location_scale
 from .network import ConservativeNetwork, GaussianBaseline, LocationScaleBaseline, Mapped, PolynomialFamily
-from .polynomial import Exponents, legendre
+from .polynomial import legendre, legendre_gradient
 
 _NUM_KNOTS = 101
 _MOST_POINTS = 4_000
@@ -66,7 +66,7 @@ def moments(u: np.ndarray, rows: np.ndarray) -> ConservativeNetwork:
     fitted = fit_location_scale(u, rows, num_components=None)
     exponents = fitted.gaussian.exponents
     points = u[:_MOST_POINTS]
-    gradients = _gradients(points, exponents)
+    gradients = legendre_gradient(points, exponents)
     slopes, offsets, fishers = _linear_scores(fitted, points, gradients)
     size = rows.shape[1]
     wanted = np.concatenate([slopes, offsets[:, :, None]], axis=2)  # (n, p, d + 1)
@@ -82,12 +82,6 @@ def moments(u: np.ndarray, rows: np.ndarray) -> ConservativeNetwork:
     return _filled(network, coefficients=coefficients)
 
 
-def _gradients(points: np.ndarray, exponents: Exponents) -> np.ndarray:
-    """Differentiate all polynomials at all points, shape (n, terms, p)."""
-    gradient = jax.jit(jax.vmap(jax.jacfwd(lambda v: legendre(v, exponents, jnp))))
-    return np.asarray(gradient(jnp.asarray(points, jnp.float32)), np.float64)
-
-
 def _linear_scores(
     fitted: LocationScale, points: np.ndarray, gradients: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -97,7 +91,7 @@ def _linear_scores(
     """
     gauss = fitted.gaussian
     terms = legendre(points, gauss.exponents)
-    mixing_gradients = _gradients(points, fitted.mixing_exponents)
+    mixing_gradients = legendre_gradient(points, fitted.mixing_exponents)
     mixing = np.tensordot(legendre(points, fitted.mixing_exponents), fitted.mixing, 1)
     unmix = np.eye(mixing.shape[1]) - mixing
     shift = np.linalg.solve(unmix, (terms @ fitted.location)[:, :, None])

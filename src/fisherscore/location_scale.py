@@ -120,7 +120,7 @@ class _State:
         """Take a step of Fisher scoring in m, where every row weighs by its own variance."""
         width = self.width()
         slopes = self.slopes(self.residuals() / width)
-        weights = np.mean(slopes**2, axis=0) / width**2
+        weights = np.maximum(np.mean(slopes**2, axis=0), _SMALLEST_INFORMATION) / width**2
         grams = np.stack([(self.design * w[:, None]).T @ self.design for w in weights.T])
         now = np.einsum("imn,ni->mi", grams, self.model.location)
         fitted = shrink(
@@ -142,7 +142,7 @@ class _State:
         degrees = np.array(self.model.mixing_exponents, float).sum(axis=1)
         for i in range(1, self.white.shape[1]):
             columns = (self.mixing_design[:, :, None] * self.white[:, None, :i]).reshape(len(self.white), -1)
-            weight = np.mean(slopes[:, i] ** 2) / width[:, i] ** 2
+            weight = max(float(np.mean(slopes[:, i] ** 2)), _SMALLEST_INFORMATION) / width[:, i] ** 2
             gram = (columns * weight[:, None]).T @ columns
             target = gram @ mixing[:, i, :i].ravel() + columns.T @ (slopes[:, i] / width[:, i])
             mixing[:, i, :i] = _ridge(gram, target, np.repeat(degrees, i)).reshape(num_terms, i)

@@ -56,6 +56,25 @@ def legendre(u: Any, exponents: Exponents, array_module: Any = np) -> Any:
     return terms
 
 
+def legendre_gradient(u: np.ndarray, exponents: Exponents) -> np.ndarray:
+    """Differentiate all terms at points (n, p); shape (n, terms, p)."""
+    degree = max(max(e) for e in exponents)
+    values = [np.ones_like(u), u]
+    slopes = [np.zeros_like(u), np.ones_like(u)]
+    for n in range(1, degree):
+        values.append(((2 * n + 1) * u * values[n] - n * values[n - 1]) / (n + 1))
+        slopes.append(slopes[n - 1] + (2 * n + 1) * values[n])
+    scale = np.sqrt(2 * np.arange(degree + 1) + 1)
+    value, slope = (np.stack(t[: degree + 1], axis=-1) * scale for t in (values, slopes))  # (n, p, degree + 1)
+    index = np.array(exponents)
+    parameters = range(index.shape[1])
+    each = [value[:, j, index[:, j]] for j in parameters]
+    return np.stack(
+        [np.prod([slope[:, j, index[:, j]] if j == k else each[j] for j in parameters], axis=0) for k in parameters],
+        axis=-1,
+    )
+
+
 @dataclass(frozen=True)
 class Shrunk:
     """Fitted coefficients (terms, columns), the effective number of coefficients of each column, and the decay ρ."""

@@ -24,6 +24,7 @@ from .closed_form import CLOSED_FORMS
 from .errors import ArgumentError, FisherScoreWarning, TrainingError
 from .network import Network, build_network
 from .network_score import NetworkScore
+from .polynomial import affordable_degree, exponents_up_to, legendre
 from .reference import Reference
 from .score_model import Record
 from .simulations import Simulations
@@ -165,7 +166,7 @@ class AutoRecipe(Recipe):
     >>> import fisherscore as fs
     >>> problem = fs.problems.poisson_counts()
     >>> sims = fs.simulate(problem.simulator, problem.proposal, 400)
-    >>> model = fs.fit(sims)
+    >>> model = fs.fit(sims, recipe=fs.AutoRecipe(closed_forms=("gaussian", "moments"), network=None))
     >>> max(model.record["weights"], key=model.record["weights"].get)
     'moments'
     """
@@ -176,6 +177,7 @@ class AutoRecipe(Recipe):
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Fit and weigh all candidates."""
         standardizer, u, x = _in_region(sims)
+        _warn_if_deterministic(u, x.reshape(len(x), -1))
         residual = None
         if self.network is not None:
             residual = Residual(self.network.architecture, self.network.settings, self.network.training_for)
@@ -254,6 +256,23 @@ def _warn_if_imprecise(sims: Simulations) -> None:
                 FisherScoreWarning,
                 stacklevel=3,
             )
+
+
+def _warn_if_deterministic(u: np.ndarray, rows: np.ndarray) -> None:
+    """Warn when the parameters all but determine a datum: then the likelihood is a spike, and its score unbounded."""
+    p = u.shape[1]
+    terms = legendre(u, exponents_up_to(p, min(5, affordable_degree(p, len(u) // 2, 100))))
+    residuals = rows - terms @ np.linalg.lstsq(terms, rows, rcond=None)[0]
+    noise, spread = residuals.std(axis=0), rows.std(axis=0)
+    certain = np.flatnonzero((noise < 1e-3 * spread) & (spread > 0))
+    if certain.size:
+        warnings.warn(
+            f"sims: datum {int(certain[0])} has hardly any noise: given the parameters it varies by "
+            f"{noise[certain[0]]:.1g} of its spread over the region. A score then says little but that the "
+            "parameters are known; if the simulator is deterministic, add the noise of the measurement to it.",
+            FisherScoreWarning,
+            stacklevel=4,
+        )
 
 
 def _check_failures(sims: Simulations, allowed: bool) -> None:

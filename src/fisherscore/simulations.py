@@ -2,13 +2,15 @@
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .arguments import as_finite
 from .errors import ArgumentError
-from .latent import Latent
+from .latent import Latent, additive_latent
 from .proposal import Proposal
 from .simulator import OK
 
@@ -69,12 +71,22 @@ class Simulations:
         return bool(self.provenance.get("additive_noise"))
 
     @property
+    def has_latent(self) -> bool:
+        """Whether a latent was drawn; simulations from a table have none."""
+        return not self.provenance.get("table")
+
+    @property
     def drawn_at(self) -> np.ndarray:
         """Parameters of which x is an exact draw: z where noise was added to θ, else θ."""
         return self.latent if self.additive else self.theta
 
     def latent_score(self) -> np.ndarray:
         """Compute the regression target ∇θ log p(z | θ) of every record, shape (n, p)."""
+        if not self.has_latent:
+            raise ArgumentError(
+                "sims: these simulations come from a table, so no latent was drawn and there are no latent scores. Use "
+                'recipe="auto", which needs none, or simulate anew.'
+            )
         score = jax.jit(jax.vmap(self.latent_model.score))(
             jnp.asarray(self.theta, jnp.float32), jnp.asarray(self.latent, jnp.float32)
         )
@@ -87,3 +99,40 @@ class Simulations:
             digest.update(str(array.shape).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
+
+
+def from_table(theta: Any, x: Any, proposal: Proposal) -> Simulations:
+    """Use simulations that already exist: parameters (n, p), in the order of the proposal's names, and their data.
+
+    They may lie in the region as they like: on a grid, a Latin hypercube, in clusters, with gaps where runs failed. The
+    proposal gives names and training region; its density is not used. Rows outside the region are kept, and help at
+    its edge.
+
+    >>> import fisherscore as fs, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> theta = rng.uniform(0, 1, (300, 1))
+    >>> sims = fs.from_table(theta, theta + rng.normal(size=(300, 5)), fs.uniform(shift=(0.0, 1.0)))
+    >>> fs.fit(sims, recipe=fs.BaselineRecipe()).score([0.5], sims.x).shape
+    (300, 1)
+    """
+    if not isinstance(proposal, Proposal):
+        raise ArgumentError(f"proposal: expected a proposal, got {proposal!r}. Make one with fisherscore.uniform.")
+    theta, x = as_finite(theta, "theta"), as_finite(x, "x")
+    if theta.ndim != 2 or theta.shape[1] != proposal.num_parameters or not len(theta):
+        raise ArgumentError(
+            f"theta: expected shape (n, {proposal.num_parameters}), one column a parameter of the proposal "
+            f"({', '.join(proposal.names)}); got shape {theta.shape}."
+        )
+    if x.ndim < 2 or len(x) != len(theta):
+        raise ArgumentError(f"x: expected as many rows as theta, ({len(theta)}, ...), got shape {x.shape}.")
+    if not proposal.inside(theta).any():
+        raise ArgumentError("theta: no row lies in the proposal's region. Check the order and units of the columns.")
+    return Simulations(
+        theta=theta.copy(),
+        latent=theta.copy(),
+        x=x.copy(),
+        status=np.full(len(theta), OK),
+        proposal=proposal,
+        latent_model=additive_latent(proposal),
+        provenance={"simulator": "table", "num_simulations": len(theta), "table": True},
+    )

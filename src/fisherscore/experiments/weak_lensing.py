@@ -43,6 +43,10 @@ class Effort:
 QUICK = Effort(num_pairs=500, num_exact_samples=50, num_forecast=2_000, num_test=500, num_posteriors=50)
 
 
+# What the page lists under its settings.
+_SETTINGS = ("recipe", "weights", "estimated_error", "num_simulations", "seed", "seconds", "versions")
+
+
 def run(
     out: Path,
     *,
@@ -77,7 +81,8 @@ def run(
         "experiment": "weak-lensing",
         "fisherscore": __version__,
         "recipe": recipe,
-        "chosen": model.record.get("chosen"),
+        "weights": model.record.get("weights"),
+        "estimated_error": model.record.get("estimated_error"),
         "num_simulations": num_simulations,
         "seed": seed,
         **accuracy,
@@ -268,7 +273,10 @@ def _write_page(
     page.text(checks.table())
     page.section("Settings")
     page.settings(
-        {k: result[k] for k in ("recipe", "chosen", "num_simulations", "seed", "seconds", "versions")}
+        {
+            k: result[k]
+            for k in ("recipe", "weights", "estimated_error", "num_simulations", "seed", "seconds", "versions")
+        }
         | {"data sha256": study.model.record["data_sha256"]}
     )
     page.write(out / "report.html")

@@ -1,0 +1,193 @@
+"""Score error against the number of simulations: the default, each of its parts alone, the paper's recipe, and a peer.
+
+For every problem with a known score: simulate, fit, and measure the score error on fresh pairs. Three seeds each. The
+paper's recipe trains for 10,000 full-batch epochs, which wants a GPU from some 10,000 simulations on; the peer is the
+neural likelihood of sbi with its defaults, its score by automatic differentiation (extra ``peers``).
+
+    python benchmarks/simulation_efficiency.py                           # the default and its parts, all problems
+    python benchmarks/simulation_efficiency.py --quick                   # a small version, two minutes
+    python benchmarks/simulation_efficiency.py --methods nle paper --problems weak_lensing --num-simulations 2000
+
+Results are added to those of earlier runs in results/simulation_efficiency.json; one figure a problem beside it.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+import fisherscore as fs
+from fisherscore.accuracy import score_error_of
+from fisherscore.closed_form import CLOSED_FORMS
+from fisherscore.experiments.results import versions, write_json
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+HERE = Path(__file__).parent / "results"
+# Defaults were chosen on the first four; the others were looked at afterwards.
+PROBLEMS = {
+    "weak_lensing": "development",
+    "poisson_counts": "development",
+    "student_t": "development",
+    "two_signs": "development",
+    "gaussian_covariance": "report",
+    "waiting_times": "report",
+    "ten_parameters": "report",
+    "linear_gaussian": "report",
+}
+NUMBERS = (200, 500, 2_000, 10_000, 20_000, 100_000)
+PARTS = (*CLOSED_FORMS, "network")
+METHODS = ("auto", *PARTS, "paper", "nle")
+NUM_PAIRS = 4_000
+
+
+def fitted_score(method: str, sims: Any, seed: int, test: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, Any]:
+    """Fit by one method and return its scores of the test pairs, and the error it states itself."""
+    if method == "nle":
+        return neural_likelihood(sims, seed, *test), None
+    recipes = {
+        "auto": fs.AutoRecipe(),
+        "network": fs.AutoRecipe(closed_forms=()),
+        "paper": fs.PaperRecipe(),
+        **{form: fs.BaselineRecipe(form) for form in CLOSED_FORMS},
+    }
+    model = fs.fit(sims, recipe=recipes[method], seed=seed, progress=False)
+    own = model.record.get("estimated_error") if method == "auto" else None
+    return np.asarray(model.score(*test), np.float64), own
+
+
+def neural_likelihood(sims: Any, seed: int, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Train sbi's neural likelihood with its defaults and differentiate it; inputs are standardised by sbi itself."""
+    import torch
+    from sbi.inference import NLE
+
+    torch.manual_seed(seed)
+    scale = sims.proposal.high - sims.proposal.low
+
+    def unit(rows: np.ndarray) -> torch.Tensor:
+        return torch.tensor((rows - sims.proposal.low) / scale, dtype=torch.float32)
+
+    inference = NLE(show_progress_bars=False)
+    estimator = inference.append_simulations(unit(sims.drawn_at), torch.tensor(sims.x, dtype=torch.float32)).train()
+    parameters = unit(theta).requires_grad_()
+    log_prob = estimator.log_prob(torch.tensor(x, dtype=torch.float32)[None], parameters).sum()
+    return np.asarray(torch.autograd.grad(log_prob, parameters)[0], np.float64) / scale
+
+
+def measure(problem: Any, method: str, num: int, seed: int, test: tuple[np.ndarray, ...]) -> dict[str, Any]:
+    theta, x, truth = test
+    sims = fs.simulate(problem.simulator, problem.proposal, num, seed=seed, progress=False)
+    started = time.perf_counter()
+    scores, own = fitted_score(method, sims, seed, (theta, x))
+    seconds = time.perf_counter() - started
+    error = score_error_of(scores, truth)
+    return {
+        "method": method,
+        "num_simulations": num,
+        "seed": seed,
+        "score_error": error.mean,
+        "standard_error": error.standard_error,
+        "median": error.median,
+        "own_estimate": own,
+        "seconds": round(seconds, 1),
+    }
+
+
+def run(name: str, options: argparse.Namespace, earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    problem = getattr(fs.problems, name)()
+    theta = problem.proposal.sample(NUM_PAIRS, seed=1001)
+    x = problem.simulator.draw(theta, seed=1002)
+    test = (theta, x, np.asarray(problem.score(theta, x), np.float64))
+    rows = []
+    for method in options.methods:
+        for num in options.num_simulations:
+            for seed in range(options.seeds):
+                row = {"problem": name, **measure(problem, method, num, seed, test)}
+                own = "" if row["own_estimate"] is None else f"  own estimate {row['own_estimate']:.4f}"
+                print(
+                    f"{name:20s} {method:15s} {num:7,d} seed {seed}  error {row['score_error']:9.4f} ± "
+                    f"{row['standard_error']:.4f}  median {row['median']:.4f}{own}  {row['seconds']:.0f} s",
+                    flush=True,
+                )
+                rows.append(row)
+                _store(_merged(earlier, rows), options.out)
+    return rows
+
+
+def _merged(earlier: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Let new rows replace earlier ones of the same problem, method, number and seed."""
+    key = ("problem", "method", "num_simulations", "seed")
+    table = {tuple(row[k] for k in key): row for row in [*earlier, *new]}
+    return [table[k] for k in sorted(table)]
+
+
+def _store(rows: list[dict[str, Any]], out: Path) -> None:
+    write_json({"benchmark": "simulation_efficiency", "rows": rows, "versions": versions()}, _path(out))
+
+
+def _path(out: Path) -> Path:
+    return out / "simulation_efficiency.json"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Write mean score errors over seeds, one line a problem and number of simulations."""
+    methods = [m for m in METHODS if any(r["method"] == m for r in rows)]
+    errors: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        errors.setdefault((row["problem"], row["num_simulations"], row["method"]), []).append(row["score_error"])
+    lines = [f"{'problem':20s} {'simulations':>11s}  " + "".join(f"{m:>15s}" for m in methods)]
+    for name in PROBLEMS:
+        for num in sorted({n for problem, n, _ in errors if problem == name}):
+            found = [errors.get((name, num, m)) for m in methods]
+            cells = "".join(f"{np.mean(f):15.4f}" if f else " " * 15 for f in found)
+            lines.append(f"{name:20s} {num:11,d}  {cells}")
+    return "\n".join(lines)
+
+
+def draw(rows: list[dict[str, Any]], out: Path) -> None:
+    for name in sorted({r["problem"] for r in rows}):
+        figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+        for method in METHODS:
+            mine = [r for r in rows if r["problem"] == name and r["method"] == method]
+            numbers = sorted({r["num_simulations"] for r in mine})
+            if not numbers:
+                continue
+            means = [np.mean([r["score_error"] for r in mine if r["num_simulations"] == n]) for n in numbers]
+            bold = {"linewidth": 3, "color": "black", "zorder": 5} if method == "auto" else {"linewidth": 1.2}
+            axes.loglog(numbers, means, "o-", label=method, **bold)
+        axes.axhline(1.0, color="grey", linestyle=":", linewidth=1)
+        axes.set_title(f"{name.replace('_', ' ')} (dotted: predicting zero)", fontsize=11)
+        axes.set_xlabel("simulations")
+        axes.set_ylabel("score error")
+        axes.legend(fontsize=8, ncols=2)
+        figure.savefig(out / f"simulation_efficiency_{name}.png", dpi=130)
+        plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
+    parser.add_argument("--methods", nargs="+", default=["auto", *PARTS], choices=METHODS)
+    parser.add_argument("--num-simulations", type=int, nargs="+", default=list(NUMBERS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one seed, two problems, two numbers of simulations")
+    parser.add_argument("--out", type=Path, default=HERE)
+    options = parser.parse_args()
+    if options.quick:
+        options.problems, options.num_simulations, options.seeds = ["poisson_counts", "student_t"], [200, 1_000], 1
+        options.methods = ["auto", "gaussian", "moments"]
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows = json.loads(_path(options.out).read_text())["rows"] if _path(options.out).exists() else []
+    for name in options.problems:
+        rows = _merged(rows, run(name, options, rows))
+    print(table(rows))
+    draw(rows, options.out)
+
+
+if __name__ == "__main__":
+    main()
