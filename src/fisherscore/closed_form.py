@@ -64,7 +64,7 @@ def moments(u: np.ndarray, rows: np.ndarray) -> ConservativeNetwork:
     That score, K(θ)(x − μ(θ)), need not be the gradient of anything; the nearest that is, over the region, is kept.
     """
     fitted = fit_location_scale(u, rows, num_components=None)
-    exponents = fitted.gaussian.exponents
+    exponents = fitted.exponents
     points = u[:_MOST_POINTS]
     gradients = legendre_gradient(points, exponents)
     slopes, offsets, fishers = _linear_scores(fitted, points, gradients)
@@ -87,20 +87,19 @@ def _linear_scores(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Give K = (∂μ/∂θ)ᵀ Σ⁻¹, −K μ and the Fisher matrix K ∂μ/∂θ at every point.
 
-    With U = 1 − L(θ) the mean is μ = μ₀ + (U W)⁻¹ m and the precision Σ⁻¹ = (U W)ᵀ diag(e^−q) (U W).
+    With U = 1 − L(θ) the mean is μ = (U W)⁻¹ m and the precision Σ⁻¹ = (U W)ᵀ diag(e^−q) (U W).
     """
-    gauss = fitted.gaussian
-    terms = legendre(points, gauss.exponents)
+    terms = legendre(points, fitted.exponents)
     mixing_gradients = legendre_gradient(points, fitted.mixing_exponents)
     mixing = np.tensordot(legendre(points, fitted.mixing_exponents), fitted.mixing, 1)
     unmix = np.eye(mixing.shape[1]) - mixing
     shift = np.linalg.solve(unmix, (terms @ fitted.location)[:, :, None])
     moved_mixing = np.einsum("nbp,bij,nj->nip", mixing_gradients, fitted.mixing, shift[:, :, 0], optimize=True)
     moved_shift = np.linalg.solve(unmix, np.einsum("njp,jd->ndp", gradients, fitted.location) + moved_mixing)
-    back = np.linalg.inv(gauss.whitening)
-    mean = terms @ gauss.coefficients + shift[:, :, 0] @ back.T
-    movement = np.einsum("njp,jd->ndp", gradients, gauss.coefficients) + back @ moved_shift
-    decorrelate = unmix @ gauss.whitening
+    back = np.linalg.inv(fitted.whitening)
+    mean = shift[:, :, 0] @ back.T
+    movement = back @ moved_shift
+    decorrelate = unmix @ fitted.whitening
     inverse_variance = np.exp(-np.clip(terms @ fitted.log_variance, -14.0, 14.0))
     slope = np.swapaxes(decorrelate @ movement * inverse_variance[:, :, None], 1, 2) @ decorrelate
     return slope, -np.einsum("npd,nd->np", slope, mean), slope @ movement
@@ -115,12 +114,11 @@ CLOSED_FORMS: dict[str, Callable[[np.ndarray, np.ndarray], ConservativeNetwork]]
 
 
 def _location_scale(fitted: LocationScale, num_parameters: int) -> LocationScaleBaseline:
-    gauss, noise = fitted.gaussian, fitted.noise
-    size = gauss.coefficients.shape[1]
+    noise = fitted.noise
     network = LocationScaleBaseline(
         num_parameters,
-        size,
-        degree=max(sum(e) for e in gauss.exponents),
+        len(fitted.whitening),
+        degree=max(sum(e) for e in fitted.exponents),
         mixing_degree=max(sum(e) for e in fitted.mixing_exponents),
         num_components=len(noise[0].weights),
         key=_KEY,
@@ -128,8 +126,7 @@ def _location_scale(fitted: LocationScale, num_parameters: int) -> LocationScale
     shapes = [(np.log(n.weights / n.widths), n.centres, n.widths) for n in noise]
     return _filled(
         network,
-        mean=gauss.coefficients,
-        whitening=gauss.whitening,
+        whitening=fitted.whitening,
         location=fitted.location,
         log_variance=fitted.log_variance,
         mixing=fitted.mixing,

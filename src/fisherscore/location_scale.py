@@ -1,6 +1,7 @@
 """The second grade of closed-form scores: location, scale and correlations move with θ, the noise has a free shape.
 
-With e the data whitened by the first grade (:mod:`fisherscore.baseline`), each datum given those before it is
+With e the data multiplied by the whitening matrix of the first grade (:mod:`fisherscore.baseline`), lower triangular,
+each datum given those before it is
 
     e_i = m_i(θ) + Σ_{j<i} L_ij(θ) e_j + exp(½ q_i(θ)) z_i,    z_i ~ noise of its own shape,
 
@@ -32,7 +33,8 @@ LARGEST_DATA = 100
 class LocationScale:
     """What is fitted, all in Legendre polynomials: first axis terms, then data."""
 
-    gaussian: Gaussian
+    exponents: Exponents
+    whitening: np.ndarray
     location: np.ndarray
     log_variance: np.ndarray
     mixing_exponents: Exponents
@@ -66,14 +68,21 @@ class _State:
         num, size = rows.shape
         self.design = legendre(u, gaussian.exponents)
         self.gram = self.design.T @ self.design
-        self.white = (rows - self.design @ gaussian.coefficients) @ gaussian.whitening.T
+        self.white = rows @ gaussian.whitening.T
         mixing_exponents = _mixing_exponents(u.shape[1], num, size)
         self.mixing_design = legendre(u, mixing_exponents)
-        shape = (len(gaussian.exponents), size)
         self.free = num_components is not None
-        noise = [first_noise(self.white[:, i], num_components) if num_components else GAUSSIAN for i in range(size)]
-        mixing = np.zeros((len(mixing_exponents), size, size))
-        self.model = LocationScale(gaussian, np.zeros(shape), np.zeros(shape), mixing_exponents, mixing, tuple(noise))
+        location = gaussian.coefficients @ gaussian.whitening.T
+        residuals = self.white - self.design @ location
+        self.model = LocationScale(
+            exponents=gaussian.exponents,
+            whitening=gaussian.whitening,
+            location=location,
+            log_variance=np.zeros_like(location),
+            mixing_exponents=mixing_exponents,
+            mixing=np.zeros((len(mixing_exponents), size, size)),
+            noise=tuple(first_noise(z, num_components) if num_components else GAUSSIAN for z in residuals.T),
+        )
         self.location_decays: tuple[float, ...] | None = None
         self.first = True
 
@@ -113,7 +122,7 @@ class _State:
         score = 0.5 * (z * self.slopes(z) - 1.0)
         information = np.maximum(score.var(axis=0), _SMALLEST_INFORMATION)
         step = self.design.T @ score + information * (self.gram @ self.model.log_variance)
-        fitted = shrink(self.gram, step, self.model.gaussian.exponents, shared=False, information=information)
+        fitted = shrink(self.gram, step, self.model.exponents, shared=False, information=information)
         self.model = replace(self.model, log_variance=fitted.coefficients)
 
     def refit_location(self) -> None:
@@ -126,7 +135,7 @@ class _State:
         fitted = shrink(
             grams,
             now + self.design.T @ (slopes / width),
-            self.model.gaussian.exponents,
+            self.model.exponents,
             shared=False,
             decays=self.location_decays,
         )

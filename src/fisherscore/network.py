@@ -140,7 +140,6 @@ class GaussianBaseline(ConservativeNetwork):
 class LocationScaleBaseline(ConservativeNetwork):
     """Location, scale and correlations that move with θ (:mod:`fisherscore.location_scale`), noise of free shape."""
 
-    mean: Float[Array, "terms data"]
     whitening: Float[Array, "data data"]
     location: Float[Array, "terms data"]
     log_variance: Float[Array, "terms data"]
@@ -165,7 +164,7 @@ class LocationScaleBaseline(ConservativeNetwork):
         self.degree, self.mixing_degree, self.num_parameters = degree, mixing_degree, num_parameters
         num_terms = len(exponents_up_to(num_parameters, degree))
         num_mixing = len(exponents_up_to(num_parameters, mixing_degree))
-        self.mean = self.location = self.log_variance = jnp.zeros((num_terms, data_size))
+        self.location = self.log_variance = jnp.zeros((num_terms, data_size))
         self.whitening = jnp.eye(data_size)
         self.mixing = jnp.zeros((num_mixing, data_size, data_size))
         self.noise = jnp.ones((3, data_size, num_components))
@@ -175,7 +174,7 @@ class LocationScaleBaseline(ConservativeNetwork):
         """Give Σ_i log density of datum i given those before it."""
         terms = legendre(theta, exponents_up_to(self.num_parameters, self.degree), jnp)
         mixing_terms = legendre(theta, exponents_up_to(self.num_parameters, self.mixing_degree), jnp)
-        white = self.whitening @ (x.ravel() - terms @ self.mean)
+        white = self.whitening @ x.ravel()
         log_variance = jnp.clip(terms @ self.log_variance, -14.0, 14.0)
         residual = white - terms @ self.location - jnp.tensordot(mixing_terms, self.mixing, 1) @ white
         z = residual * jnp.exp(-0.5 * log_variance)
