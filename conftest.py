@@ -20,6 +20,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
 
+# Two test processes on two cores: threads of BLAS beside them would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def states_a_shape(annotation):
     """Say whether an annotation, or a part of it, is an array shape."""
