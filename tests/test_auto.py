@@ -12,10 +12,7 @@ def fitted(problem, num, seed=0, recipe=NO_NETWORK):
     return fs.fit(fs.simulate(problem.simulator, problem.proposal, num, seed=seed), recipe=recipe, seed=seed)
 
 
-@pytest.mark.parametrize(
-    ("name", "bound"),
-    [("poisson_counts", 0.04), ("student_t", 0.2), ("waiting_times", 0.12), ("linear_gaussian", 0.01)],
-)
+@pytest.mark.parametrize(("name", "bound"), [("poisson_counts", 0.04), ("linear_gaussian", 0.01)])
 def test_auto_is_accurate_and_knows_its_error(name, bound):
     problem = getattr(fs.problems, name)()
     model = fitted(problem, 2_000)

@@ -11,7 +11,12 @@ SETTINGS = {
     "vector_field": {"hidden": (7, 9)},
     "exponential_family": {"hidden": (8,), "num_features": 3},
     "gaussian_baseline": {"degree": 2},
+    "location_scale_baseline": {"degree": 2, "mixing_degree": 1, "num_components": 2},
+    "polynomial_family": {"degree": 3},
 }
+_FAMILY = {"architecture": "exponential_family", "settings": SETTINGS["exponential_family"]}
+SETTINGS["mapped"] = {"num_knots": 5, "inner": _FAMILY}
+SETTINGS["stack"] = {"members": [_FAMILY, {"architecture": "mapped", "settings": SETTINGS["mapped"]}]}
 
 
 @pytest.fixture(params=ARCHITECTURES)
@@ -45,6 +50,12 @@ def test_a_conservative_network_is_curl_free_and_a_vector_field_is_not(network):
         np.testing.assert_allclose(network(THETA[0], X[0]), jax.grad(network.potential)(THETA[0], X[0]))
     else:
         assert asymmetry > 1e-3
+
+
+def test_a_vector_field_cannot_be_part_of_a_stack():
+    field = {"architecture": "vector_field", "settings": SETTINGS["vector_field"]}
+    with pytest.raises(ValueError, match="no potential"):
+        build_network("stack", 2, 6, {"members": [field]}, key=jax.random.key(0))
 
 
 def test_exponential_family_is_exact_for_a_gaussian_with_fixed_covariance():

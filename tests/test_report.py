@@ -47,7 +47,7 @@ def test_weak_lensing_runs_from_simulation_to_page(tmp_path, monkeypatch):
     # The real spectra take minutes to compile and have their own tests; CI runs the whole command once beside these.
     monkeypatch.setattr("fisherscore.experiments.weak_lensing.weak_lensing", cheap_lensing)
     out = tmp_path / "wl"
-    result = CliRunner().invoke(app, ["run", "weak-lensing", "--out", str(out), "--num-simulations", "400", "--quick"])
+    result = CliRunner().invoke(app, ["run", "weak-lensing", "--out", str(out), "--num-simulations", "300", "--quick"])
     assert result.exit_code == 0, result.output
     for name in (
         "report.html",
