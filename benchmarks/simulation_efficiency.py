@@ -158,7 +158,8 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
             if not numbers:
                 continue
             means = [np.mean([r["score_error"] for r in mine if r["num_simulations"] == n]) for n in numbers]
-            bold = {"linewidth": 3, "color": "black", "zorder": 5} if method == "auto" else {"linewidth": 1.2}
+            plain = {"linewidth": 1.2, "color": f"C{METHODS.index(method)}"}
+            bold = {"linewidth": 3, "color": "black", "zorder": 5} if method == "auto" else plain
             axes.loglog(numbers, means, "o-", label=method, **bold)
         axes.axhline(1.0, color="grey", linestyle=":", linewidth=1)
         axes.set_title(f"{name.replace('_', ' ')} (dotted: predicting zero)", fontsize=11)
