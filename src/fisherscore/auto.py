@@ -24,7 +24,7 @@ from .closed_form import CLOSED_FORMS
 from .errors import TrainingError
 from .location_scale import LARGEST_DATA as LARGEST_FOR_LOCATION_SCALE
 from .network import ConservativeNetwork, Network, Stack, build_network, described
-from .stacking import Terms, edge_weight, implicit_terms, risk, stack_weights
+from .stacking import Terms, edge_weight, implicit_loss, implicit_terms, risk, stack_weights
 from .train import History, Training, train
 
 # Few simulations are left out in turn, many only once.
@@ -78,7 +78,7 @@ def fit_stack(
     members = {n: CLOSED_FORMS[n](u, rows) for n, w in weights.items() if w > 0}
     error = _error(u, rows, members, weights, folded)
     facts: dict[str, Any] = {}
-    if residual is not None and len(rows) >= min(_FEWEST_FOR_NETWORK, residual.fewest):
+    if residual is not None and (len(rows) >= _FEWEST_FOR_NETWORK or not members):
         known = sum((weights[n] * _scores(m, u, rows) for n, m in members.items()), np.zeros_like(u))
         network, weight, facts = residual.fit(u, rows, known, rng, progress=progress, checkpoint=checkpoint)
         if weight > 0:
@@ -99,7 +99,6 @@ class Residual:
     architecture: str
     settings: dict[str, Any]
     training: Callable[[int], Training]
-    fewest: int = _FEWEST_FOR_NETWORK
 
     def fit(
         self,
@@ -120,7 +119,7 @@ class Residual:
             self.architecture, u.shape[1], rows.shape[1], self.settings, key=jax.random.key(int(rng.integers(2**31)))
         )
         network, history = train(
-            _Scaled(network, np.asarray(scale)),
+            _Scaled(network, scale),
             implicit_loss(metric),
             (u[training], rows[training], known[training]),
             self.training(len(training)),
@@ -133,7 +132,7 @@ class Residual:
         edges = _edges(u[test])
         gain = -risk(terms, edges, metric) - edges * np.einsum("ni,ij,nj->n", known[test], metric, terms.scores)
         worth = float(gain.mean()) > 2.0 * float(gain.std()) / np.sqrt(len(gain)) and np.isfinite(gain).all()
-        return inner, float(scale) if worth else 0.0, _network_facts(history, gain, worth, terms, metric, u.shape[1])
+        return inner, scale if worth else 0.0, _network_facts(history, gain, worth, terms, metric, u.shape[1])
 
 
 def _network_facts(
@@ -159,30 +158,10 @@ class _Scaled(eqx.Module):
     """A network whose score is multiplied by a constant, so that its own numbers are of order one."""
 
     network: Network
-    scale: np.ndarray
+    scale: float = eqx.field(static=True)
 
     def __call__(self, u: jax.Array, x: jax.Array) -> jax.Array:
-        return jax.lax.stop_gradient(jnp.asarray(self.scale, jnp.float32)) * self.network(u, x)
-
-
-def implicit_loss(metric: np.ndarray) -> Callable[..., jax.Array]:
-    """Make the loss of a network trained on (u, x, what is known of the score) by implicit score matching."""
-    half = jnp.asarray(metric, jnp.float32)
-
-    def loss(network: Any, key: jax.Array, batch: tuple[jax.Array, ...]) -> jax.Array:
-        del key
-
-        def one(u: jax.Array, x: jax.Array, known: jax.Array) -> jax.Array:
-            def weighted(v: jax.Array) -> tuple[jax.Array, jax.Array]:
-                score = network(v, x)
-                return edge_weight(v) * (half @ score), score
-
-            jacobian, score = jax.jacfwd(weighted, has_aux=True)(u)
-            return edge_weight(u) * (0.5 * score + known) @ half @ score + jnp.trace(jacobian)
-
-        return jnp.mean(jax.vmap(one)(*batch))
-
-    return loss
+        return self.scale * self.network(u, x)
 
 
 def _usable(names: Sequence[str], size: int) -> list[str]:

@@ -18,11 +18,10 @@ import numpy as np
 
 from .baseline import Gaussian, fit_gaussian
 from .noise import GAUSSIAN, Noise, first_noise, fit_noise
-from .polynomial import Exponents, exponents_up_to, legendre, shrink
+from .polynomial import SIZES, Exponents, exponents_up_to, legendre, shrink
 
 _NUM_ROUNDS = 6
 _MOST_TERMS = 150
-_SIZES = np.logspace(-8, 6, 57)
 _DECAYS = (1e-3, 0.03, 1.0)
 _LARGEST_LOG_VARIANCE = 14.0
 _SMALLEST_INFORMATION = 0.02
@@ -173,9 +172,9 @@ def _ridge(gram: np.ndarray, target: np.ndarray, degrees: np.ndarray) -> np.ndar
         eigenvalues, vectors = np.linalg.eigh(scale[:, None] * gram * scale)
         eigenvalues = np.maximum(eigenvalues, 0.0)
         projected = vectors.T @ (scale * target)
-        scaled = np.outer(_SIZES, eigenvalues)
-        evidence = 0.5 * (_SIZES[:, None] * projected**2 / (1 + scaled) - np.log1p(scaled)).sum(axis=1)
-        size = _SIZES[int(evidence.argmax())]
+        scaled = np.outer(SIZES, eigenvalues)
+        evidence = 0.5 * (SIZES[:, None] * projected**2 / (1 + scaled) - np.log1p(scaled)).sum(axis=1)
+        size = SIZES[int(evidence.argmax())]
         if evidence.max() > best[0]:
             best = (float(evidence.max()), scale * (vectors @ (projected * size / (1 + size * eigenvalues))))
     return best[1]

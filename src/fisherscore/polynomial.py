@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 _DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
-_SIZES = np.logspace(-8, 6, 57)
+SIZES = np.logspace(-8, 6, 57)
 _LARGEST_DEGREE = 10
 
 Exponents = tuple[tuple[int, ...], ...]
@@ -105,18 +105,18 @@ def shrink(
     best: tuple[float, float, list[float]] | None = None
     for decay in decays or _DECAYS:
         prior = _prior(exponents, decay)
-        evidence = np.zeros((num_columns, len(_SIZES)))
+        evidence = np.zeros((num_columns, len(SIZES)))
         for column in range(num_columns):
             if column == 0 or not one_gram:
                 eigenvalues, project = _whitened(grams if one_gram else grams[column], prior)
             power = (project.T @ products[:, column]) ** 2
-            scaled = np.outer(_SIZES, information[column] * eigenvalues)
-            evidence[column] = 0.5 * ((_SIZES[:, None] * power) / (1 + scaled) - np.log1p(scaled)).sum(axis=1)
+            scaled = np.outer(SIZES, information[column] * eigenvalues)
+            evidence[column] = 0.5 * ((SIZES[:, None] * power) / (1 + scaled) - np.log1p(scaled)).sum(axis=1)
         if shared:
             evidence = np.broadcast_to(evidence.sum(axis=0), evidence.shape) / num_columns
         total = evidence.max(axis=1).sum()
         if best is None or total > best[0]:
-            best = (total, decay, [_SIZES[i] for i in evidence.argmax(axis=1)])
+            best = (total, decay, [SIZES[i] for i in evidence.argmax(axis=1)])
     assert best is not None
     _, decay, sizes = best
     coefficients, freedom = np.empty_like(products), np.empty(num_columns)

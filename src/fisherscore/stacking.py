@@ -11,6 +11,7 @@ smoothing, no target noise. It is quadratic in ŝ, so the best non-negative weig
 squares problem.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,15 +57,32 @@ def implicit_terms(network: Network, u: np.ndarray, x: np.ndarray, metric: np.nd
 
 @eqx.filter_jit
 def _score_and_divergence(network: Network, metric: Any, u: Any, x: Any) -> Array:
-    def one(u: Array, x: Array) -> Array:
-        def weighted(v: Array) -> tuple[Array, Array]:
-            score = network(v, x)
-            return edge_weight(v) * (metric @ score), score
+    return jax.vmap(lambda v, y: jnp.append(*_one_score_and_divergence(network, metric, v, y)))(u, x)
 
-        jacobian, score = jax.jacfwd(weighted, has_aux=True)(u)
-        return jnp.append(score, jnp.trace(jacobian))
 
-    return jax.vmap(one)(u, x)
+def _one_score_and_divergence(network: Any, metric: Any, u: Array, x: Array) -> tuple[Array, Array]:
+    def weighted(v: Array) -> tuple[Array, Array]:
+        score = network(v, x)
+        return edge_weight(v) * (metric @ score), score
+
+    jacobian, score = jax.jacfwd(weighted, has_aux=True)(u)
+    return score, jnp.trace(jacobian)
+
+
+def implicit_loss(metric: np.ndarray) -> Callable[..., Array]:
+    """Make the loss of a network trained on (u, x, what is known of the score), to add what is not."""
+    matrix = jnp.asarray(metric, jnp.float32)
+
+    def loss(network: Any, key: Array, batch: tuple[Array, ...]) -> Array:
+        del key
+
+        def one(u: Array, x: Array, known: Array) -> Array:
+            score, divergence = _one_score_and_divergence(network, matrix, u, x)
+            return edge_weight(u) * (0.5 * score + known) @ matrix @ score + divergence
+
+        return jnp.mean(jax.vmap(one)(*batch))
+
+    return loss
 
 
 def risk(terms: Terms, weights: np.ndarray, metric: np.ndarray) -> np.ndarray:
