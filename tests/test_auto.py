@@ -5,7 +5,7 @@ import pytest
 
 import fisherscore as fs
 
-NO_NETWORK = fs.AutoRecipe(network=None)
+NO_NETWORK = fs.AutoRecipe(density=None)
 
 
 def fitted(problem, num, seed=0, recipe=NO_NETWORK):
@@ -34,7 +34,7 @@ def test_the_network_is_used_where_closed_forms_fail():
 
 def test_a_saved_stack_gives_the_same_scores(tmp_path):
     problem = fs.problems.poisson_counts()
-    model = fitted(problem, 400, recipe=fs.AutoRecipe(closed_forms=("gaussian", "moments"), network=None))
+    model = fitted(problem, 400, recipe=fs.AutoRecipe(closed_forms=("gaussian", "moments"), density=None))
     model.save(tmp_path / "m")
     x = problem.simulator.draw([1.0, 0.0])
     np.testing.assert_array_equal(fs.load(tmp_path / "m").score([1.0, 0.0], x), model.score([1.0, 0.0], x))
@@ -54,7 +54,7 @@ def designs(problem, num):
 
 def test_existing_simulations_of_any_design_give_the_same_score():
     problem = fs.problems.poisson_counts()
-    recipe = fs.AutoRecipe(closed_forms=("location_scale", "moments"), network=None)
+    recipe = fs.AutoRecipe(closed_forms=("location_scale", "moments"), density=None)
     uniform = fs.accuracy.score_error(fitted(problem, 2_000, recipe=recipe), problem).mean
     for theta in designs(problem, 2_000).values():
         x = problem.simulator.draw(theta, seed=6)
@@ -106,7 +106,7 @@ def test_scales_of_nine_orders_either_way():
     def scaled(theta, rng):
         return [theta[0] * 1e9 + 0.1 * rng.normal(), theta[1] * 1e-9 + 0.1 * rng.normal()]
 
-    recipe = fs.AutoRecipe(closed_forms=("gaussian", "location_scale"), network=None)
+    recipe = fs.AutoRecipe(closed_forms=("gaussian", "location_scale"), density=None)
     model = fs.fit(fs.simulate(fs.from_python(scaled), proposal, 500), recipe=recipe)
     score = np.asarray(model.score([2e-9, 2e9], [2.05, 2.0]))
     np.testing.assert_allclose(score * [1e-9, 1e9], [5.0, 0.0], atol=1.0)

@@ -10,6 +10,7 @@ from fisherscore.network import ARCHITECTURES, ConservativeNetwork, architecture
 SETTINGS = {
     "vector_field": {"hidden": (7, 9)},
     "exponential_family": {"hidden": (8,), "num_features": 3},
+    "mixture_density": {"hidden": (8, 8), "num_components": 2},
     "gaussian_baseline": {"degree": 2},
     "location_scale_baseline": {"degree": 2, "mixing_degree": 1, "num_components": 2},
     "polynomial_family": {"degree": 3},

@@ -43,7 +43,7 @@ def test_decomposable_paper_recipe_learns_the_exact_score():
 
 
 def test_auto_recipe_learns_the_exact_score_and_has_a_density():
-    model = fs.fit(toy_sims(2_000), recipe=fs.AutoRecipe(network=None))
+    model = fs.fit(toy_sims(2_000), recipe=fs.AutoRecipe(density=None))
     assert model.has_density
     assert fs.accuracy.score_error(model, TOY).mean < 0.01
     assert fs.accuracy.field_error(model, TOY, [0.5, -0.5]).median < 0.1

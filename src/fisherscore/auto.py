@@ -2,9 +2,10 @@
 
 1. Every closed form (:mod:`fisherscore.closed_form`) is fitted with part of the simulations left out in turn.
 2. Their weights are those with the smallest implicit loss on what was left out (:mod:`fisherscore.stacking`).
-3. A conservative network is trained, by the same loss, on what the weighted sum leaves unexplained. It stays if it
-   lowers the loss of simulations it has not seen by more than twice the standard error.
-4. The members are fitted again to everything. How far the parts are from the whole says how uncertain the score is.
+3. Networks are trained (:mod:`fisherscore.density`; for data too large for that, one on what the weighted sum leaves
+   unexplained). They join if they lower the loss of simulations they have not seen by more than twice the standard
+   error.
+4. The closed forms are fitted again to everything. How far the parts are from the whole says how uncertain they are.
 
 All of it sees (θ, x) with x drawn at θ, whatever the design of θ: no latent has to be chosen.
 """
@@ -12,12 +13,13 @@ All of it sees (θ, x) with x drawn at θ, whatever the design of θ: no latent 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .baseline import LARGEST_DATA as LARGEST_FOR_GAUSSIAN
 from .closed_form import CLOSED_FORMS
@@ -32,6 +34,8 @@ _MANY_FOLDS_BELOW, _FEW_FOLDS_BELOW = 5_000, 30_000
 # Among more simulations than this, the candidates are first screened on so many of them.
 _SCREENED = 20_000
 _FEWEST_FOR_NETWORK = 500
+# A network is judged by a tenth of the simulations; where these are few, by more of them, up to this number.
+_TESTED = 1_000
 _POINTS = 2_000
 
 
@@ -60,7 +64,7 @@ def fit_stack(
     x: np.ndarray,
     *,
     closed_forms: Sequence[str],
-    residual: "Residual | None",
+    trainer: "Trainer | None",
     seed: int,
     progress: bool | None = None,
     checkpoint: Path | None = None,
@@ -78,12 +82,16 @@ def fit_stack(
     members = {n: CLOSED_FORMS[n](u, rows) for n, w in weights.items() if w > 0}
     error = _error(u, rows, members, weights, folded)
     facts: dict[str, Any] = {}
-    if residual is not None and (len(rows) >= _FEWEST_FOR_NETWORK or not members):
+    if trainer is not None and (len(rows) >= _FEWEST_FOR_NETWORK or not members):
         known = sum((weights[n] * _scores(m, u, rows) for n, m in members.items()), np.zeros_like(u))
-        network, weight, facts = residual.fit(u, rows, known, rng, progress=progress, checkpoint=checkpoint)
-        if weight > 0:
-            members["network"], weights["network"] = network, weight
-            error += facts["network_error"]
+        key = jax.random.key(int(rng.integers(2**31)))
+        found, facts = _extend(
+            u, rows, known, weights, folded, trainer, key=key, progress=progress, checkpoint=checkpoint
+        )
+        if found is not None:
+            weights = {n: found.keep * w for n, w in weights.items()} | found.weights
+            members |= found.networks
+            error = found.keep**2 * error + found.error
     if not members:
         raise TrainingError(
             "No candidate gives a better score than zero on held-out simulations. Give more simulations, or check that "
@@ -92,66 +100,164 @@ def fit_stack(
     return StackFit(_stacked(members, weights, u.shape[1], rows.shape[1]), weights, error, facts)
 
 
+class Trainer(Protocol):
+    """What trains the networks that may join the closed forms."""
+
+    @property
+    def num_members(self) -> int:
+        """How many networks to train; more than one only if the first is worth it."""
+        ...
+
+    def fit(
+        self,
+        data: tuple[np.ndarray, np.ndarray],
+        known: np.ndarray,
+        metric: np.ndarray,
+        *,
+        key: Array,
+        progress: bool | None,
+        checkpoint: Path | None,
+    ) -> tuple[ConservativeNetwork, float, History]:
+        """Train on rows (u, x) with what is known of their scores; return a network, the factor of its score, and how.
+
+        ``metric`` is that of the implicit loss.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Residual:
-    """How to train the network on what the closed forms leave."""
+    """Trains one network, by the implicit loss, on what the closed forms leave: for data too large for a density."""
 
     architecture: str
     settings: dict[str, Any]
     training: Callable[[int], Training]
+    num_members: int = 1
 
     def fit(
         self,
-        u: np.ndarray,
-        rows: np.ndarray,
+        data: tuple[np.ndarray, np.ndarray],
         known: np.ndarray,
-        rng: np.random.Generator,
+        metric: np.ndarray,
         *,
+        key: Array,
         progress: bool | None,
         checkpoint: Path | None,
-    ) -> tuple[ConservativeNetwork, float, dict[str, Any]]:
-        """Train on most rows, and say by the others what weight the network deserves."""
-        order = rng.permutation(len(rows))
-        test, training = np.split(order, [max(1, len(rows) // 5)])
-        metric = _inverse_information([known]) if known.any() else np.eye(u.shape[1])
+    ) -> tuple[ConservativeNetwork, float, History]:
+        """Train on most rows what the implicit loss says is missing."""
+        u, rows = data
         scale = float(1.0 / np.sqrt(np.trace(metric) / len(metric)))
-        network = build_network(
-            self.architecture, u.shape[1], rows.shape[1], self.settings, key=jax.random.key(int(rng.integers(2**31)))
-        )
-        network, history = train(
+        build_key, train_key = jax.random.split(key)
+        network = build_network(self.architecture, u.shape[1], rows.shape[1], self.settings, key=build_key)
+        trained, history = train(
             _Scaled(network, scale),
             implicit_loss(metric),
-            (u[training], rows[training], known[training]),
-            self.training(len(training)),
-            key=jax.random.key(int(rng.integers(2**31))),
+            (u, rows, known),
+            self.training(len(rows)),
+            key=train_key,
             progress=progress,
             checkpoint=checkpoint,
         )
-        inner = network.network
-        terms = implicit_terms(network, u[test], rows[test], metric)
-        edges = _edges(u[test])
-        gain = -risk(terms, edges, metric) - edges * np.einsum("ni,ij,nj->n", known[test], metric, terms.scores)
-        worth = float(gain.mean()) > 2.0 * float(gain.std()) / np.sqrt(len(gain)) and np.isfinite(gain).all()
-        return inner, scale if worth else 0.0, _network_facts(history, gain, worth, terms, metric, u.shape[1])
+        return trained.network, scale, history
 
 
-def _network_facts(
-    history: History, gain: np.ndarray, worth: bool, terms: Terms, metric: np.ndarray, p: int
-) -> dict[str, Any]:
-    # What the network adds is about as uncertain as the part of it that the held-out gain does not confirm.
-    size = float(np.einsum("ni,ij,nj->n", terms.scores, metric, terms.scores).mean()) / p
-    confirmed = 2.0 * float(gain.mean()) / p
-    return {
-        "network_gain": float(gain.mean()),
-        "network_used": bool(worth),
-        "network_error": max(0.0, size - confirmed) if worth else 0.0,
+@dataclass(frozen=True)
+class _Found:
+    """Networks that join, their weights, by how much the closed forms are still worth, and what error they add."""
+
+    networks: dict[str, ConservativeNetwork]
+    weights: dict[str, float]
+    keep: float
+    error: float
+
+
+def _extend(
+    u: np.ndarray,
+    rows: np.ndarray,
+    known: np.ndarray,
+    weights: dict[str, float],
+    folded: _Folded,
+    trainer: Trainer,
+    *,
+    key: Array,
+    progress: bool | None,
+    checkpoint: Path | None,
+) -> tuple[_Found | None, dict[str, Any]]:
+    """Train networks on most rows; let the others say what they are worth beside the closed forms."""
+    order = np.concatenate(folded.held_out)
+    num_test = min(len(order), max(len(rows) // 10, min(len(rows) // 5, _TESTED)))
+    test, training = order[:num_test], np.setdiff1d(np.arange(len(rows)), order[:num_test])
+    metric = _inverse_information([known], u.shape[1]) if known.any() else np.eye(u.shape[1])
+    # The first part left out is at least as large as the test, and its fits have not seen it.
+    parts = [(w, implicit_terms(folded.networks[n][0], u[test], rows[test], metric)) for n, w in weights.items() if w]
+    base = _sum_of(parts, (num_test, u.shape[1]))
+    networks: list[ConservativeNetwork] = []
+    terms: list[Terms] = []
+    facts: dict[str, Any] = {}
+    for number in range(trainer.num_members):
+        network, scale, history = trainer.fit(
+            (u[training], rows[training]),
+            known[training],
+            metric,
+            key=jax.random.fold_in(key, number),
+            progress=progress,
+            checkpoint=None if checkpoint is None else checkpoint / f"network_{number}",
+        )
+        networks.append(network)
+        terms.append(_sum_of([(scale, implicit_terms(network, u[test], rows[test], metric))], base.scores.shape))
+        mean = _sum_of([(1 / len(terms), t) for t in terms], base.scores.shape)
+        keep, weight, gain = _judge(base, mean, _edges(u[test]), metric)
+        worth = bool(np.isfinite(gain).all()) and gain.mean() > 2.0 * gain.std() / np.sqrt(len(gain))
+        facts = _network_facts(facts, history, gain, worth)
+        if not worth:
+            return None, facts
+    each = {f"network {number}": n for number, n in enumerate(networks, 1)}
+    error = weight**2 * _spread([t.scores for t in terms], keep * base.scores + weight * mean.scores)
+    return _Found(each, dict.fromkeys(each, weight * scale / len(each)), keep, error), facts
+
+
+def _judge(base: Terms, network: Terms, edges: np.ndarray, metric: np.ndarray) -> tuple[float, float, np.ndarray]:
+    """Weigh a network beside what is known, and say by how much the loss of every row falls."""
+    if not base.scores.any():
+        return 1.0, 1.0, -risk(network, edges, metric)
+    if not (np.isfinite(network.scores).all() and np.isfinite(network.divergences).all()):
+        return 1.0, 0.0, np.full(len(edges), np.nan)
+    keep, weight = map(float, stack_weights([base, network], edges, metric))
+    both = _sum_of([(keep, base), (weight, network)], base.scores.shape)
+    return keep, weight, risk(base, edges, metric) - risk(both, edges, metric)
+
+
+def _sum_of(parts: Sequence[tuple[float, Terms]], shape: tuple[int, ...]) -> Terms:
+    """Add the terms of several scores, with weights: both are linear in the score."""
+    scores = sum((w * t.scores for w, t in parts), np.zeros(shape))
+    return Terms(scores, sum((w * t.divergences for w, t in parts), np.zeros(shape[0])))
+
+
+def _spread(scores: Sequence[np.ndarray], whole: np.ndarray) -> float:
+    """Compare how far networks are from their mean with the size of the score.
+
+    Their mean is closer to the truth than each of them, but what the data at hand mislead all of them to is not seen:
+    about as much again, so that the variance of one is a fair estimate for the mean of all.
+    """
+    if len(scores) < 2:
+        return 0.0
+    deviations = np.stack(scores) - np.mean(scores, axis=0)
+    precision = _inverse_information([whole], whole.shape[1])
+    squares = np.einsum("kni,ij,knj->kn", deviations, precision, deviations)
+    return float(squares.mean()) * len(scores) / (len(scores) - 1) / whole.shape[1]
+
+
+def _network_facts(earlier: dict[str, Any], history: History, gain: np.ndarray, worth: bool) -> dict[str, Any]:
+    """Describe the training of the first network, and what all are worth."""
+    first = {
         "loss": history.loss,
         "held_out_loss": history.held_out_loss,
         "num_epochs": history.num_epochs,
         "best_epoch": history.best_epoch,
         "stopped_early": history.stopped_early,
-        "fit_seconds": history.seconds,
     }
+    seconds = earlier.get("fit_seconds", 0.0) + history.seconds
+    return first | earlier | {"network_gain": float(gain.mean()), "network_used": worth, "fit_seconds": seconds}
 
 
 class _Scaled(eqx.Module):
@@ -181,7 +287,9 @@ def _fold(u: np.ndarray, rows: np.ndarray, names: Sequence[str], rng: np.random.
         rest = np.setdiff1d(np.arange(num), part)
         for name in names:
             networks[name].append(CLOSED_FORMS[name](u[rest], rows[rest]))
-    metric = _inverse_information([_scores(fits[0], u[:_POINTS], rows[:_POINTS]) for fits in networks.values()])
+    metric = _inverse_information(
+        [_scores(fits[0], u[:_POINTS], rows[:_POINTS]) for fits in networks.values()], u.shape[1]
+    )
     terms = {}
     for name, fits in networks.items():
         each = [implicit_terms(n, u[part], rows[part], metric) for n, part in zip(fits, parts, strict=True)]
@@ -198,14 +306,15 @@ def _weigh(u: np.ndarray, folded: _Folded) -> dict[str, float]:
     return dict(zip(usable, map(float, weights), strict=True))
 
 
-def _inverse_information(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the inverse of the least of the information matrices of several scores."""
+def _inverse_information(scores: Sequence[np.ndarray], p: int) -> np.ndarray:
+    """Return the inverse of the least of the information matrices of several scores of p parameters."""
     finite = [s for s in scores if np.isfinite(s).all() and len(s)]
     if not finite:
-        return np.eye(scores[0].shape[1] if scores else 1)
+        return np.eye(p)
     informations = [s.T @ s / len(s) for s in finite]
-    least = min(informations, key=lambda m: float(np.trace(m)))
-    p = len(least)
+    # One that explains next to nothing says nothing about how errors compare.
+    largest = max(np.trace(m) for m in informations)
+    least = min((m for m in informations if np.trace(m) >= 0.1 * largest), key=np.trace)
     return np.linalg.inv(least + (1e-6 * np.trace(least) / p + 1e-12) * np.eye(p))
 
 
@@ -245,7 +354,7 @@ def _error(
         return np.sum(parts, axis=0)
 
     whole = combined(members)
-    precision = _inverse_information([whole])
+    precision = _inverse_information([whole], whole.shape[1])
     errors = []
     for number, part in enumerate(folded.held_out):
         delta = whole - combined({n: folded.networks[n][number] for n in members})

@@ -4,7 +4,6 @@ A recipe is a small frozen record of choices. Users pass its name, or an instanc
 """
 
 import abc
-import math
 import platform
 import warnings
 from dataclasses import asdict, dataclass, field, replace
@@ -18,9 +17,11 @@ import numpy as np
 import optax
 
 from .arguments import as_seed
-from .auto import Residual, fit_stack
+from .auto import Residual, Trainer, fit_stack
 from .baseline import LARGEST_DATA
 from .closed_form import CLOSED_FORMS
+from .density import LARGEST_DATA as LARGEST_FOR_DENSITY
+from .density import Density
 from .errors import ArgumentError, FisherScoreWarning, TrainingError
 from .network import Network, build_network
 from .network_score import NetworkScore
@@ -69,10 +70,7 @@ class NetworkRecipe(Recipe):
         """Spread the steps over as many epochs as they make."""
         if self.num_steps is None:
             return self.training
-        rows = num_simulations * (1 - self.training.held_out)
-        num_batches = max(1.0, rows / (self.training.batch_size or rows))
-        num_epochs = math.ceil(self.num_steps / num_batches)
-        return replace(self.training, num_epochs=num_epochs, patience=math.ceil(num_epochs / 4))
+        return self.training.for_steps(self.num_steps, num_simulations)
 
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Regress the latent scores on (θ, x)."""
@@ -157,35 +155,42 @@ class BaselineRecipe(Recipe):
 
 @dataclass(frozen=True)
 class AutoRecipe(Recipe):
-    """The default: closed forms weighed on held-out simulations, and a network for what they leave.
+    """The default: closed forms weighed on held-out simulations, and networks for what they leave.
 
-    See :mod:`fisherscore.auto` for how. ``network=None`` trains none. The model's record names the ``weights`` of its
+    See :mod:`fisherscore.auto` for how. ``density`` is for up to 30 data, ``network`` for more; None trains none. The
+    model's record names the ``weights`` of its
     members and its ``estimated_error``, the score error of :mod:`fisherscore.accuracy` as far as the fit itself can
     tell: what no candidate sees, none can count.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.poisson_counts()
     >>> sims = fs.simulate(problem.simulator, problem.proposal, 400)
-    >>> model = fs.fit(sims, recipe=fs.AutoRecipe(closed_forms=("gaussian", "moments"), network=None))
+    >>> model = fs.fit(sims, recipe=fs.AutoRecipe(closed_forms=("gaussian", "moments"), density=None))
     >>> max(model.record["weights"], key=model.record["weights"].get)
     'moments'
     """
 
     closed_forms: tuple[str, ...] = tuple(CLOSED_FORMS)
+    density: Density | None = Density()
     network: NetworkRecipe | None = NetworkRecipe(num_steps=4_000)
+
+    def trainer(self, data_size: int) -> Trainer | None:
+        """Say what networks suit so many data."""
+        if data_size <= LARGEST_FOR_DENSITY:
+            return self.density
+        if self.network is None:
+            return None
+        return Residual(self.network.architecture, self.network.settings, self.network.training_for)
 
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Fit and weigh all candidates."""
         standardizer, u, x = _in_region(sims)
         _warn_if_deterministic(u, x.reshape(len(x), -1))
-        residual = None
-        if self.network is not None:
-            residual = Residual(self.network.architecture, self.network.settings, self.network.training_for)
         fitted = fit_stack(
             u,
             x,
             closed_forms=self.closed_forms,
-            residual=residual,
+            trainer=self.trainer(int(np.prod(sims.x_shape))),
             seed=seed,
             progress=progress,
             checkpoint=None if checkpoint is None else Path(checkpoint),

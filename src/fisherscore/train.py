@@ -10,7 +10,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,9 +39,17 @@ class Training:
     num_epochs: int = 200
     batch_size: int | None = 256  # None: all rows at once
     learning_rate: float = 1e-3
+    weight_decay: float = 0.0
     decay: Literal["cosine", "none"] = "cosine"
     held_out: float = 0.1  # fraction of rows kept apart
     patience: int | None = 30  # epochs without a better held-out loss before stopping; None: never stop early
+
+    def for_steps(self, num_steps: int, num_rows: int) -> "Training":
+        """Spread so many steps over epochs, so that few rows are seen often enough and many do not take for ever."""
+        rows = num_rows * (1 - self.held_out)
+        num_batches = max(1.0, rows / (self.batch_size or rows))
+        num_epochs = math.ceil(num_steps / num_batches)
+        return replace(self, num_epochs=num_epochs, patience=math.ceil(num_epochs / 4))
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ def train(
     """
     split_key, run_key = jax.random.split(key)
     training, held_out = _split(data, settings, split_key)
-    optimiser = optax.adam(_rate(settings, len(training[0])))
+    optimiser = optax.adamw(_rate(settings, len(training[0])), weight_decay=settings.weight_decay)
     parameters, static = eqx.partition(network, eqx.is_inexact_array)
     state = _State(
         parameters=parameters,
