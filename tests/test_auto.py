@@ -1,9 +1,12 @@
 """The default fit: its members, its own error, existing simulations of any design, and data that invite trouble."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fisherscore as fs
+from fisherscore.density import Density
 
 NO_NETWORK = fs.AutoRecipe(density=None)
 
@@ -22,14 +25,34 @@ def test_auto_is_accurate_and_knows_its_error(name, bound):
     assert model.has_density and set(model.record["weights"]) == {"gaussian", "location_scale", "moments", "mapped"}
 
 
-def test_the_network_is_used_where_closed_forms_fail():
+def test_networks_join_where_closed_forms_fail_and_only_there():
     problem = fs.problems.two_signs()
     forms = ("location_scale",)
+    density = Density(num_members=2, num_steps=2_000)
+    recipe = fs.AutoRecipe(closed_forms=forms, density=density)
     alone = fs.accuracy.score_error(fitted(problem, 3_000, recipe=fs.BaselineRecipe(*forms)), problem).mean
-    network = fs.NetworkRecipe(num_steps=2_000)
-    model = fitted(problem, 3_000, recipe=fs.AutoRecipe(closed_forms=forms, network=network))
-    assert model.record["network_used"] and "network" in model.record["weights"]
-    assert fs.accuracy.score_error(model, problem).mean < 0.85 * alone
+    model = fitted(problem, 3_000, recipe=recipe)
+    assert model.record["network_used"] and "network 2" in model.record["weights"]
+    error = fs.accuracy.score_error(model, problem).mean
+    assert error < 0.75 * alone
+    assert 0.4 < model.record["estimated_error"] / error < 2.5
+    exact = fitted(fs.problems.linear_gaussian(), 1_000, recipe=recipe)
+    assert not exact.record["network_used"] and set(exact.record["weights"]) == {"location_scale"}
+
+
+def test_large_data_get_a_network_of_their_own():
+    """Beyond what a density can hold, a network is trained on what the closed forms leave: here a variance."""
+
+    def noise(key, theta):
+        return jnp.exp(theta[0]) * jax.random.normal(key, (40,))
+
+    sims = fs.simulate(fs.from_jax(noise), fs.uniform(log_width=(-0.5, 0.5)), 2_000)
+    recipe = fs.AutoRecipe(closed_forms=("gaussian",), network=fs.NetworkRecipe(num_steps=1_000))
+    model = fs.fit(sims, recipe=recipe)
+    assert model.record["network_used"]
+    x = fs.from_jax(noise).draw(np.zeros((2_000, 1)), seed=5)
+    exact = (x**2).sum(axis=1) - 40
+    assert np.corrcoef(np.asarray(model.score([0.0], x))[:, 0], exact)[0, 1] > 0.7
 
 
 def test_a_saved_stack_gives_the_same_scores(tmp_path):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from . import accuracy as accuracy
     from . import plot as plot
     from . import problems as problems
+    from .campaign import merge_campaigns as merge_campaigns
     from .campaign import simulate as simulate
     from .combination import CombinedScore as CombinedScore
     from .combination import combine as combine
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .diagnostics import Diagnosis as Diagnosis
     from .diagnostics import diagnose as diagnose
     from .errors import ArgumentError as ArgumentError
+    from .errors import CampaignError as CampaignError
     from .errors import FisherScoreError as FisherScoreError
     from .errors import FisherScoreWarning as FisherScoreWarning
     from .errors import MissingExtraError as MissingExtraError
@@ -54,17 +56,23 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .simulations import Simulations as Simulations
     from .simulations import from_table as from_table
     from .simulator import Simulator as Simulator
+    from .simulator import from_command as from_command
     from .simulator import from_jax as from_jax
     from .simulator import from_python as from_python
+    from .stored import CampaignStatus as CampaignStatus
+    from .stored import StoredSimulations as StoredSimulations
+    from .stored import campaign_status as campaign_status
+    from .stored import open_campaign as open_campaign
     from .train import Training as Training
 
 _HOMES = {
-    "campaign": ("simulate",),
+    "campaign": ("merge_campaigns", "simulate"),
     "combination": ("CombinedScore", "combine"),
     "compression": ("Summary", "compress"),
     "diagnostics": ("Check", "Diagnosis", "diagnose"),
     "errors": (
         "ArgumentError",
+        "CampaignError",
         "FisherScoreError",
         "FisherScoreWarning",
         "MissingExtraError",
@@ -83,7 +91,8 @@ _HOMES = {
     "sampling": ("sample",),
     "score_model": ("FunctionScore", "ScoreModel"),
     "simulations": ("Simulations", "from_table"),
-    "simulator": ("Simulator", "from_jax", "from_python"),
+    "simulator": ("Simulator", "from_command", "from_jax", "from_python"),
+    "stored": ("CampaignStatus", "StoredSimulations", "campaign_status", "open_campaign"),
     "train": ("Training",),
 }
 _MODULES = ("accuracy", "plot", "problems")

@@ -1,6 +1,14 @@
-"""Run a simulator over a proposal, in memory: draw θ, draw z given θ, run the simulator at z."""
+"""Run a simulator over a proposal: draw θ, draw z given θ, run the simulator at z, and keep what came of it.
 
-import math
+In memory, or as a campaign in a folder (:mod:`fisherscore.ledger`) that survives kills, goes on where it stopped, and
+can be extended. Record i is a function of (configuration, i): the data depend neither on the engine that ran them
+(:mod:`fisherscore.engine`), nor on the order, nor on how often the run was interrupted.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -8,15 +16,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from .arguments import as_count, as_seed
-from .errors import ArgumentError, SimulationError
+from .dask_engine import Dask
+from .engine import Engine, Here, Job, Result, Workers
+from .errors import ArgumentError, CampaignError, SimulationError
 from .latent import Latent, additive_latent
+from .ledger import Ledger, Row, Table
 from .progress import progress_bar
 from .proposal import Proposal
+from .record import BAD_OUTPUT, NONFINITE, OK, failure, refuse_changed_shape, training_stream
 from .simulations import Simulations
-from .simulator import OK, Block, Simulator, training_stream
+from .simulator import RecordSimulator, Simulator
+from .stored import StoredSimulations, described_latent, described_proposal
 
-# When the first records all fail there is nothing to wait for.
+# The first records are run before all others: they fix the shape of x, and when all fail there is nothing to wait for.
 _FIRST_LOOK = 10
+# So often what has come in is written down.
+_SECONDS_A_BATCH = 1.0
+_RECORDS_A_BATCH = 5_000
 
 
 def simulate(
@@ -26,6 +42,10 @@ def simulate(
     *,
     latent: Latent | None = None,
     seed: int = 0,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    dask: Any = None,
+    shard: str | None = None,
     progress: bool | None = None,
 ) -> Simulations:
     """Draw ``num_simulations`` triplets (θ, z, x), the training data of a fit.
@@ -33,6 +53,11 @@ def simulate(
     With ``latent`` the model is decomposable and the simulator is x given z. Without it, additive Gaussian noise of
     1/200 of each parameter's range is put between θ and the simulator, as in the paper. The first records do not
     depend on how many follow.
+
+    With ``out`` the simulations are kept in that folder as they come; the same call goes on where it was stopped, and
+    one with a larger number adds to what is there. ``workers`` processes on this machine, or a ``dask`` client or
+    address, run a Python function or a program; JAX functions run in batches on the device. ``shard="2/5"`` runs the
+    second fifth of the records, for job arrays; :func:`merge_campaigns` joins the folders.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -42,51 +67,298 @@ def simulate(
     """
     _check(simulator, proposal)
     num = as_count(num_simulations, "num_simulations")
-    seed = as_seed(seed)
-    chosen = additive_latent(proposal) if latent is None else _checked_latent(latent, proposal)
-    theta, z = _parameters(proposal, chosen, num, seed)
-
-    blocks: list[Block] = []
-    with progress_bar("simulate", num, progress) as advance:
-        for start in range(0, num, simulator.block_size):
-            part = slice(start, min(start + simulator.block_size, num))
-            blocks.append(simulator.run(z[part], np.arange(part.start, part.stop), training_stream(seed)))
-            _stop_if_all_fail(blocks[0], simulator)
-            advance(part.stop - part.start)
-    return Simulations(
-        theta=theta,
-        latent=z,
-        x=_join([b.x for b in blocks], simulator.name),
-        status=np.concatenate([b.status for b in blocks]),
+    plan = _Plan(
+        simulator=simulator.with_names(proposal.names) if latent is None else simulator,
         proposal=proposal,
-        latent_model=chosen,
-        provenance={
-            "simulator": simulator.name,
-            "seed": seed,
-            "num_simulations": num,
-            "additive_noise": latent is None,
-        },
-        messages={i: m for b in blocks for i, m in b.messages.items()},
+        latent=additive_latent(proposal) if latent is None else _checked_latent(latent, proposal),
+        additive=latent is None,
+        seed=as_seed(seed),
     )
+    engine = _engine(simulator, workers, dask)
+    wanted = _shard(shard, num, out)
+    if out is None:
+        memory = _Memory()
+        _run(plan, wanted, engine, memory, progress)
+        return plan.simulations(memory.table(), num)
+    with Ledger.create(Path(out), plan.facts(num)) as ledger:
+        _refuse_other_plan(ledger.facts(), plan.facts(num), Path(out))
+        if num > ledger.facts()["num_simulations"]:
+            ledger.set_facts(num_simulations=num)
+        _run(plan, wanted, engine, ledger, progress)
+    return StoredSimulations(Path(out), proposal=proposal, latent_model=plan.latent, first=num)
 
 
-def _parameters(proposal: Proposal, latent: Latent, num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw θ and z of records 0 to num − 1, each from its own key."""
+@dataclass(frozen=True)
+class _Plan:
+    """What a campaign simulates: everything its records depend on."""
 
-    def one(index: Any) -> tuple[Any, Any]:
-        theta_key, latent_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-        theta = proposal.draw_one(theta_key)
-        return theta, latent.sample(latent_key, theta)
+    simulator: Simulator
+    proposal: Proposal
+    latent: Latent
+    additive: bool
+    seed: int
 
-    theta, z = jax.jit(jax.vmap(one))(jnp.arange(num, dtype=jnp.uint32))
-    return np.asarray(theta, dtype=np.float64), np.asarray(z, dtype=np.float64)
+    def facts(self, num: int) -> dict[str, Any]:
+        """Describe the plan in plain data, by which a campaign knows itself."""
+        theta = jax.eval_shape(self.proposal.draw_one, jax.random.key(0))
+        z = jax.eval_shape(self.latent.sample, jax.random.key(0), theta)
+        return {
+            "plan": {
+                "simulator": self.simulator.identity,
+                "proposal": described_proposal(self.proposal),
+                "latent": described_latent(self.latent),
+                "additive_noise": self.additive,
+                "seed": self.seed,
+            },
+            "num_parameters": self.proposal.num_parameters,
+            "num_latents": int(z.shape[0]),
+            "x_shape": None,
+            "num_simulations": num,
+        }
+
+    def parameters(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Draw θ and z of the named records, each from its own key."""
+
+        def one(index: Any) -> tuple[Any, Any]:
+            theta_key, latent_key = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), index))
+            theta = self.proposal.draw_one(theta_key)
+            return theta, self.latent.sample(latent_key, theta)
+
+        theta, z = jax.jit(jax.vmap(one))(jnp.asarray(indices, dtype=jnp.uint32))
+        return np.asarray(theta, dtype=np.float64), np.asarray(z, dtype=np.float64)
+
+    def simulations(self, table: Table, num: int) -> Simulations:
+        """Make the table everything downstream reads."""
+        return Simulations(
+            theta=table.theta,
+            latent=table.latent,
+            x=table.x,
+            status=table.status,
+            proposal=self.proposal,
+            latent_model=self.latent,
+            provenance={
+                "simulator": self.simulator.name,
+                "seed": self.seed,
+                "num_simulations": num,
+                "additive_noise": self.additive,
+            },
+            messages=table.messages,
+        )
+
+
+@dataclass
+class _Memory:
+    """Keeps records in memory, by the same calls as a ledger."""
+
+    rows: list[Row] = field(default_factory=list)
+    x_shape: Any = None
+
+    def indices(self) -> np.ndarray:
+        """List the records that are there."""
+        return np.array([row.index for row in self.rows], dtype=np.int64)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the shape of x, once known."""
+        return {"x_shape": self.x_shape}
+
+    def set_facts(self, **changes: Any) -> None:
+        """Remember the shape of x."""
+        self.x_shape = changes["x_shape"]
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Keep records."""
+        self.rows.extend(rows)
+
+    def counts(self) -> dict[str, int]:
+        """Count records by what became of them."""
+        names, counts = np.unique([row.status for row in self.rows], return_counts=True)
+        return dict(zip(map(str, names), map(int, counts), strict=True))
+
+    def first_message(self) -> str:
+        """Return the words of the first record that failed."""
+        return next((row.message for row in self.rows if row.status != OK), "")
+
+    def table(self) -> Table:
+        """Put the records in order, as arrays."""
+        rows = sorted(self.rows, key=lambda row: row.index)
+        blank = np.full(tuple(self.x_shape or (0,)), np.nan)
+        return Table(
+            indices=np.array([row.index for row in rows]),
+            status=np.array([row.status for row in rows]),
+            theta=np.stack([row.theta for row in rows]),
+            latent=np.stack([row.latent for row in rows]),
+            x=np.stack([blank if row.x is None else row.x for row in rows]),
+            messages={row.index: row.message for row in rows if row.status != OK},
+        )
+
+
+def _run(plan: _Plan, wanted: np.ndarray, engine: Engine, store: Ledger | _Memory, progress: bool | None) -> None:
+    """Run the records that are not there yet; the first few before the others."""
+    todo = np.setdiff1d(wanted, store.indices())
+    one_by_one = isinstance(plan.simulator, RecordSimulator)
+    first = int(np.searchsorted(todo, wanted[:_FIRST_LOOK][-1], side="right")) if one_by_one else 0
+    with progress_bar("simulate", len(wanted), progress) as advance:
+        advance(len(wanted) - len(todo))
+        for part in (todo[:first], todo[first:]):
+            if not len(part):
+                continue
+            keeper = _Keeper(plan, store, part, advance)
+            try:
+                for results in engine.run(Job(plan.simulator, part, keeper.z, training_stream(plan.seed))):
+                    keeper.take(results)
+            finally:
+                # Also on Ctrl-C: what has been simulated is kept.
+                keeper.write()
+            _stop_if_all_fail(plan, store)
+
+
+class _Keeper:
+    """Turns outcomes into records and writes them down, a batch at a time."""
+
+    def __init__(self, plan: _Plan, store: Ledger | _Memory, indices: np.ndarray, advance: Any):
+        self.plan, self.store, self.advance = plan, store, advance
+        self.theta, self.z = plan.parameters(indices)
+        self.place = {int(index): number for number, index in enumerate(indices)}
+        shape = store.facts()["x_shape"]
+        self.shape: tuple[int, ...] | None = None if shape is None else tuple(shape)
+        self.fixed = shape is not None
+        self.batch: list[Row] = []
+        self.latest = time.monotonic()
+        self.num_failed = 0
+
+    def take(self, results: list[Result]) -> None:
+        """Keep outcomes; data of another shape than the first records' are a failure."""
+        for index, outcome in sorted(results, key=lambda pair: pair[0]):
+            x = outcome.x if outcome.status in (OK, NONFINITE) else None
+            if x is not None and self.shape is None and outcome.status == OK:
+                self.shape = x.shape
+            if x is not None and self.shape is not None and x.shape != self.shape:
+                if not self.fixed and outcome.status == OK:
+                    refuse_changed_shape(self.plan.simulator.name, self.shape, x.shape)
+                words = f"returned x of shape {x.shape}; that of the first records is {self.shape}"
+                outcome, x = failure(BAD_OUTPUT, words), None
+            kept = x if self.shape is not None else None
+            place = self.place[index]
+            self.batch.append(Row(index, outcome.status, self.theta[place], self.z[place], kept, outcome.message))
+            self.num_failed += outcome.status != OK
+        self.advance(len(results), f"{self.num_failed} failed" if self.num_failed else "")
+        if len(self.batch) >= _RECORDS_A_BATCH or time.monotonic() - self.latest > _SECONDS_A_BATCH:
+            self.write()
+
+    def write(self) -> None:
+        """Write down what has come in."""
+        if self.batch and self.shape is not None and not self.fixed:
+            self.store.set_facts(x_shape=list(self.shape))
+        if self.batch:
+            self.store.append(self.batch)
+        self.batch, self.latest = [], time.monotonic()
+
+
+def _engine(simulator: Simulator, workers: Any, dask: Any) -> Engine:
+    if dask is not None:
+        if workers is not None:
+            raise ArgumentError("workers, dask: expected one of the two, got both.")
+        return Dask(dask)
+    if workers is not None:
+        return Workers(as_count(workers, "workers"))
+    # A program would outlive a kill of this process; a worker sees to it that it does not.
+    if isinstance(simulator, RecordSimulator) and (simulator.is_command or simulator.timeout is not None):
+        return Workers(1)
+    return Here()
+
+
+def _shard(shard: str | None, num: int, out: Any) -> np.ndarray:
+    """Return the records of one shard, "2/5" being the second of five; every fifth record, so that all grow alike."""
+    if shard is None:
+        return np.arange(num)
+    number, _, total = str(shard).partition("/")
+    if not (number.isdigit() and total.isdigit() and 1 <= int(number) <= int(total)):
+        raise ArgumentError(f'shard: expected "k/n" with k from 1 to n, such as "2/5", got {shard!r}.')
+    if out is None:
+        raise ArgumentError("shard: expected out as well, a folder of its own for every shard.")
+    chosen = np.arange(int(number) - 1, num, int(total))
+    if not len(chosen):
+        raise ArgumentError(f"shard: there are only {num} simulations for {total} shards.")
+    return chosen
+
+
+def merge_campaigns(out: str | Path, parts: Sequence[str | Path]) -> Simulations:
+    """Join the folders of several shards of one campaign into one, which can then be extended like any other.
+
+    >>> import fisherscore as fs, tempfile
+    >>> problem, folder = fs.problems.linear_gaussian(), tempfile.mkdtemp()
+    >>> for k in (1, 2):
+    ...     _ = fs.simulate(problem.simulator, problem.proposal, 20, out=f"{folder}/{k}", shard=f"{k}/2")
+    >>> len(fs.merge_campaigns(f"{folder}/all", [f"{folder}/1", f"{folder}/2"]))
+    20
+    """
+    if not parts:
+        raise ArgumentError("parts: expected the folders of at least one campaign, got none.")
+    with Ledger.open(Path(parts[0])) as first:
+        facts = first.facts()
+    with Ledger.create(Path(out), {k: v for k, v in facts.items() if k not in ("schema", "version")}) as target:
+        for part in map(Path, parts):
+            with Ledger.open(part) as source:
+                _refuse_other_plan(target.facts(), source.facts(), part)
+                _join(target, source, part)
+    return StoredSimulations(Path(out))
+
+
+def _join(target: Ledger, source: Ledger, part: Path) -> None:
+    """Copy the records of one campaign into another; those that are there already must be the same."""
+    theirs, ours = source.facts(), target.facts()
+    shapes = {tuple(s) for s in (theirs["x_shape"], ours["x_shape"]) if s is not None}
+    if len(shapes) > 1:
+        raise CampaignError(f"parts: x of {part} has another shape than that of the others: {sorted(shapes)}.")
+    shape = list(shapes.pop()) if shapes else None
+    target.set_facts(x_shape=shape, num_simulations=max(theirs["num_simulations"], ours["num_simulations"]))
+    present = target.indices()
+    for indices in np.array_split(source.indices(), max(1, len(source.indices()) // _RECORDS_A_BATCH)):
+        table, double = source.read(indices), np.intersect1d(indices, present)
+        if len(double) and not _same(source.read(double), target.read(double)):
+            raise CampaignError(f"parts: {part} holds records that differ from those of the same number in the others.")
+        rows = [
+            Row(
+                index=int(i),
+                status=str(table.status[n]),
+                theta=table.theta[n],
+                latent=table.latent[n],
+                x=table.x[n] if str(table.status[n]) == OK or not np.isnan(table.x[n]).all() else None,
+                message=table.messages.get(int(i), ""),
+            )
+            for n, i in enumerate(table.indices)
+            if i not in double
+        ]
+        target.append(rows)
+
+
+def _same(a: Table, b: Table) -> bool:
+    return (a.status == b.status).all() and np.array_equal(a.theta, b.theta) and np.array_equal(a.x, b.x, True)
+
+
+def _refuse_other_plan(stored: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
+    changes = _differences(stored["plan"], wanted["plan"])
+    if changes:
+        raise CampaignError(
+            f"out: {folder} holds a campaign with another configuration: {'; '.join(changes)}. Data of two "
+            "configurations must not be mixed: go back to the old one, or choose another folder."
+        )
+
+
+def _differences(stored: Any, wanted: Any, name: str = "") -> list[str]:
+    """List what differs between two descriptions, by name."""
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        keys = sorted(stored.keys() | wanted.keys())
+        inner = [_differences(stored.get(k), wanted.get(k), f"{name}.{k}" if name else k) for k in keys]
+        return [line for lines in inner for line in lines]
+    return [] if stored == wanted else [f"{name} was {stored!r}, is {wanted!r}"]
 
 
 def _check(simulator: Any, proposal: Any) -> None:
     if not isinstance(simulator, Simulator):
         raise ArgumentError(
             f"simulator: expected a simulator, got {simulator!r}. Wrap a function with fisherscore.from_python or "
-            "fisherscore.from_jax."
+            "fisherscore.from_jax, a program with fisherscore.from_command."
         )
     if not isinstance(proposal, Proposal):
         raise ArgumentError(f"proposal: expected a proposal, got {proposal!r}. Make one with fisherscore.uniform.")
@@ -113,23 +385,10 @@ def _checked_latent(latent: Any, proposal: Proposal) -> Latent:
     return latent
 
 
-def _stop_if_all_fail(first: Block, simulator: Simulator) -> None:
-    look = first.status[:_FIRST_LOOK]
-    if (look != OK).all():
-        words = next(iter(first.messages.values()))
+def _stop_if_all_fail(plan: _Plan, store: Ledger | _Memory) -> None:
+    counts = store.counts()
+    if counts and not counts.get(OK):
         raise SimulationError(
-            f"The simulator {simulator.name!r} failed on each of its first {len(look)} runs, so nothing more was run. "
-            f"It said: {words}"
+            f"The simulator {plan.simulator.name!r} failed on each of its first {sum(counts.values())} runs, so "
+            f"nothing more was run. It said: {store.first_message()}"
         )
-
-
-def _join(parts: list[np.ndarray], name: str) -> np.ndarray:
-    """Stack blocks, giving those in which every record failed the shape of the others."""
-    shapes = {p.shape[1:] for p in parts if math.prod(p.shape[1:])}
-    if len(shapes) > 1:
-        raise SimulationError(
-            f"The simulator {name!r} returned x of changing shape: {sorted(shapes)}. Every x must have the same shape; "
-            "pad it, or return summaries of fixed length."
-        )
-    shape = shapes.pop()
-    return np.concatenate([p if p.shape[1:] == shape else np.full((len(p), *shape), np.nan) for p in parts])

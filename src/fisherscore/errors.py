@@ -33,6 +33,10 @@ class ModelFolderError(FisherScoreError, ValueError):
     """A saved folder (model or checkpoint) is missing, damaged, foreign or from a newer version."""
 
 
+class CampaignError(FisherScoreError, ValueError):
+    """A campaign's folder is damaged, foreign, in use, or belongs to another configuration."""
+
+
 class MissingExtraError(FisherScoreError, ImportError):
     """An optional dependency is not installed; the message says how to get it."""
 

@@ -19,8 +19,9 @@ from .arguments import as_count, as_seed, as_theta
 from .combination import CombinedScore
 from .errors import ArgumentError, FisherScoreWarning
 from .fisher_matrix import FisherMatrix
+from .record import forecast_stream
 from .score_model import ScoreModel
-from .simulator import Simulator, forecast_stream
+from .simulator import Simulator
 from .table import columns
 
 # Half-width of the finite difference in units of the conditional σ: large enough for simulators that do not vary

@@ -12,7 +12,7 @@ from .arguments import as_finite
 from .errors import ArgumentError
 from .latent import Latent, additive_latent
 from .proposal import Proposal
-from .simulator import OK
+from .record import OK
 
 
 @dataclass(frozen=True)

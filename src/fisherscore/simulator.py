@@ -1,13 +1,22 @@
 """Simulators: x given z. Anything that turns parameters into data; never asked for a gradient.
 
-A simulator runs a block of numbered records. Record i is a pure function of (stream, i, parameters), whatever the block
-it runs in. A stream is a seed and a purpose: training simulations, mock data and forecasts with the same seed must not
-share their noise, or a model would be judged on the noise it was trained on.
+A simulator runs a block of numbered records (:mod:`fisherscore.record`), whatever the block they are in. Functions of
+NumPy and external programs run one record at a time, here or in worker processes; JAX functions run in batches on the
+device.
 """
 
 import abc
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import hashlib
+import inspect
+import io
+import os
+import shutil
+import textwrap
+import tokenize
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,40 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .arguments import as_count, as_finite, as_seed
+from .command import PLACES, CommandRecord
 from .errors import ArgumentError, SimulationError
+from .record import NONFINITE, OK, Outcome, PythonRecord, RecordFunction, Stream, mock_stream, refuse_changed_shape
 
-OK, RAISED, NONFINITE = "ok", "raised", "nonfinite"
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A source of random numbers: a seed, and what they are for."""
-
-    seed: int
-    purpose: int
-
-    def generator(self, index: int) -> np.random.Generator:
-        """Return the NumPy generator of record ``index``."""
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.purpose, index)))
-
-    def key(self) -> Any:
-        """Return the JAX key that is folded with the index of each record."""
-        return jax.random.fold_in(jax.random.key(self.seed), self.purpose)
-
-
-def training_stream(seed: int) -> Stream:
-    """Return the stream of training simulations."""
-    return Stream(seed, 1)
-
-
-def mock_stream(seed: int) -> Stream:
-    """Return the stream of mock data."""
-    return Stream(seed, 2)
-
-
-def forecast_stream(seed: int) -> Stream:
-    """Return the stream of the simulations behind a forecast."""
-    return Stream(seed, 3)
+# What may change in a source without changing what it does. (Indents are kept.)
+_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
 
 
 @dataclass(frozen=True)
@@ -61,10 +42,20 @@ class Block:
 
 
 class Simulator(abc.ABC):
-    """Base of all simulators; made by :func:`from_python` or :func:`from_jax`."""
+    """Base of all simulators; made by :func:`from_python`, :func:`from_jax` or :func:`from_command`."""
 
     name: str
     block_size: int
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Plain data by which a campaign knows that it goes on with the same simulator."""
+
+    def with_names(self, names: Sequence[str]) -> "Simulator":
+        """Return the simulator told of its parameters' names, where it passes them on."""
+        del names
+        return self
 
     @abc.abstractmethod
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
@@ -103,34 +94,52 @@ class Simulator(abc.ABC):
         return np.concatenate(blocks)
 
 
-class PythonSimulator(Simulator):
-    """A plain Python function, called once a record."""
+class RecordSimulator(Simulator):
+    """A simulator that runs one record at a time: a Python function or an external program."""
 
     block_size = 64
 
-    def __init__(self, function: Callable[..., Any], name: str):
-        self.function = function
+    def __init__(self, record: RecordFunction, name: str, identity: dict[str, Any], timeout: float | None = None):
+        self.record = record
         self.name = name
+        self.timeout = timeout
+        self._identity = identity
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What it is, and of a function its source."""
+        return self._identity
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it is an external program, which a kill of this process would leave running."""
+        return isinstance(self.record, CommandRecord)
+
+    def with_names(self, names: Sequence[str]) -> Simulator:
+        """Let a program see the names of its parameters."""
+        if not isinstance(self.record, CommandRecord) or self.record.names is not None:
+            return self
+        return RecordSimulator(replace(self.record, names=tuple(names)), self.name, self._identity)
 
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
-        """Call the function row by row, keeping failures with their words."""
-        rows: list[np.ndarray | None] = []
-        status, messages = [], {}
-        for row, index in zip(parameters, indices, strict=True):
-            try:
-                value = self.function(np.array(row), stream.generator(int(index)))
-            except Exception as error:  # noqa: BLE001  whatever the user's code raises is a recorded failure
-                rows.append(None)
-                status.append(RAISED)
-                messages[int(index)] = f"{type(error).__name__}: {error}"
-                continue
-            x = _as_row(value, self.name)
-            finite = bool(np.isfinite(x).all())
-            rows.append(x)
-            status.append(OK if finite else NONFINITE)
-            if not finite:
-                messages[int(index)] = f"x has {int((~np.isfinite(x)).sum())} values that are NaN or infinite"
-        return Block(_stack(rows, self.name), np.array(status), messages)
+        """Run row by row, keeping failures with their words."""
+        outcomes = [
+            self.record(row, stream.sequence(int(index))) for row, index in zip(parameters, indices, strict=True)
+        ]
+        return gathered(outcomes, indices, self.name)
+
+
+def gathered(outcomes: Sequence[Outcome], indices: np.ndarray, name: str) -> Block:
+    """Put outcomes of records into one block; those without data get NaN."""
+    shapes = [o.x.shape for o in outcomes if o.x is not None]
+    for shape in shapes:
+        refuse_changed_shape(name, shapes[0], shape)
+    blank = np.full(shapes[0] if shapes else (0,), np.nan)
+    return Block(
+        x=np.stack([blank if o.x is None else o.x for o in outcomes]),
+        status=np.array([o.status for o in outcomes]),
+        messages={int(i): o.message for i, o in zip(indices, outcomes, strict=True) if o.status != OK},
+    )
 
 
 class JaxSimulator(Simulator):
@@ -150,6 +159,11 @@ class JaxSimulator(Simulator):
 
         self._records = jax.jit(records)
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The function's name and source."""
+        return {"kind": "jax", "name": self.name, "source": source_digest(self.function)}
+
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
         """Run one block on the device; blocks are padded to powers of two to bound the number of compilations."""
         num = len(parameters)
@@ -165,8 +179,11 @@ class JaxSimulator(Simulator):
         return Block(x, status, messages)
 
 
-def from_python(function: Callable[..., Any], *, name: str | None = None) -> Simulator:
+def from_python(function: Callable[..., Any], *, name: str | None = None, timeout: float | None = None) -> Simulator:
     """Make a simulator of ``function(theta, rng) -> array``; ``rng`` is a NumPy generator, seeded per record.
+
+    In worker processes (``simulate(..., workers=4)``), a run that takes longer than ``timeout`` seconds is ended and
+    recorded as a failure.
 
     >>> import fisherscore as fs
     >>> def coin(theta, rng):
@@ -177,7 +194,58 @@ def from_python(function: Callable[..., Any], *, name: str | None = None) -> Sim
     >>> fs.from_python(coin).draw([0.5], seed=1).shape
     (1,)
     """
-    return PythonSimulator(_callable(function), name or _name(function))
+    chosen = name or _name(_callable(function))
+    identity = {"kind": "python", "name": chosen, "source": source_digest(function)}
+    return RecordSimulator(PythonRecord(function, chosen), chosen, identity, _seconds(timeout))
+
+
+def from_command(
+    arguments: Sequence[str],
+    *,
+    input_format: str = "json",
+    timeout: float | None = None,
+    memory: float | None = None,
+    names: Sequence[str] | None = None,
+    name: str | None = None,
+) -> Simulator:
+    """Make a simulator of an external program, given as a list of arguments; no shell is involved.
+
+    ``{input}`` among the arguments stands for a file with the parameters and a seed (JSON, or with
+    ``input_format="npy"`` an array of the parameters), ``{output}`` for the .npy file the program must write,
+    ``{seed}`` for the seed. After ``timeout`` seconds the program and its children are killed; ``memory`` limits it to
+    so many gigabytes. ``names`` of the parameters are those of the proposal unless given.
+
+    >>> import fisherscore as fs, sys
+    >>> program = "import json, sys, numpy as np; given = json.load(open(sys.argv[1]));"
+    >>> program += "rng = np.random.default_rng(given['seed']);"
+    >>> program += "np.save(sys.argv[2], [given['theta']['a'] + rng.normal()])"
+    >>> simulator = fs.from_command([sys.executable, "-c", program, "{input}", "{output}"], names=["a"])
+    >>> simulator.draw([3.0], seed=1).shape
+    (1,)
+    """
+    if isinstance(arguments, str) or not all(isinstance(a, (str, os.PathLike)) for a in arguments) or not arguments:
+        raise ArgumentError(
+            f"arguments: expected a list of words such as ['./sim', '{{input}}', '{{output}}'], got {arguments!r}."
+        )
+    words = [str(a) for a in arguments]
+    missing = [place for place in PLACES[:2] if not any(place in word for word in words)]
+    if missing:
+        raise ArgumentError(f"arguments: expected {' and '.join(missing)} among them, got {words}.")
+    if input_format not in ("json", "npy"):
+        raise ArgumentError(f'input_format: expected "json" or "npy", got {input_format!r}.')
+    limit = None if memory is None else int(float(memory) * 2**30)
+    if limit is not None and limit <= 0:
+        raise ArgumentError(f"memory: expected gigabytes above 0, got {memory!r}.")
+    record = CommandRecord(
+        (_program(words[0]), *map(_existing, words[1:])),
+        None if names is None else tuple(names),
+        input_format,
+        _seconds(timeout),
+        limit,
+    )
+    chosen = name or Path(words[0]).name
+    identity = {"kind": "command", "name": chosen, "arguments": words, "input_format": input_format}
+    return RecordSimulator(record, chosen, identity)
 
 
 def from_jax(function: Callable[..., Any], *, batch_size: int = 256, name: str | None = None) -> Simulator:
@@ -202,22 +270,34 @@ def _callable(function: Any) -> Callable[..., Any]:
     return function
 
 
-def _as_row(value: Any, name: str) -> np.ndarray:
-    array = np.asarray(value)
-    if array.size == 0 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.iscomplexobj(array):
-        raise SimulationError(
-            f"The simulator {name!r} must return an array of real numbers, got {type(value).__name__} of dtype "
-            f"{array.dtype} and shape {array.shape}. Return a NumPy array of floats."
-        )
-    return np.atleast_1d(array.astype(np.float64))
+def _seconds(timeout: Any) -> float | None:
+    if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < float("inf")):
+        raise ArgumentError(f"timeout: expected seconds above 0, got {timeout!r}.")
+    return None if timeout is None else float(timeout)
 
 
-def _stack(rows: list[np.ndarray | None], name: str) -> np.ndarray:
-    shapes = {row.shape for row in rows if row is not None}
-    if len(shapes) > 1:
-        raise SimulationError(
-            f"The simulator {name!r} returned x of changing shape: {sorted(shapes)[:3]}. Every x must have the same "
-            "shape; pad it, or return summaries of fixed length."
+def _program(word: str) -> str:
+    """Find the program now, since it will be started in another folder."""
+    found = shutil.which(word)
+    if found is None:
+        raise ArgumentError(
+            f"arguments: no program {word!r} was found. Give its path, and see that it may be executed (chmod +x)."
         )
-    blank = np.full(shapes.pop() if shapes else (0,), np.nan)
-    return np.stack([blank if row is None else row for row in rows])
+    return os.path.abspath(found)
+
+
+def _existing(word: str) -> str:
+    """Make the path of a file that is there absolute, for the same reason."""
+    return os.path.abspath(word) if os.path.sep in word and os.path.exists(word) else word
+
+
+def source_digest(function: Any) -> str | None:
+    """Return a hash of a function's source, without comments and blanks; None where there is no source."""
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return None
+    with contextlib.suppress(tokenize.TokenError, IndentationError):  # a lambda amid a call: its lines as they are
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        source = "\n".join(t.string for t in tokens if t.type not in _LAYOUT)
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
