@@ -31,7 +31,7 @@ from .stored import StoredSimulations, described_latent, described_proposal
 # The first records are run before all others: they fix the shape of x, and when all fail there is nothing to wait for.
 _FIRST_LOOK = 10
 # So often what has come in is written down.
-_SECONDS_A_BATCH = 1.0
+_SECONDS_A_BATCH = 0.5
 _RECORDS_A_BATCH = 5_000
 
 
@@ -241,7 +241,8 @@ class _Keeper:
             place = self.place[index]
             self.batch.append(Row(index, outcome.status, self.theta[place], self.z[place], kept, outcome.message))
             self.num_failed += outcome.status != OK
-        self.advance(len(results), f"{self.num_failed} failed" if self.num_failed else "")
+        if results:
+            self.advance(len(results), f"{self.num_failed} failed" if self.num_failed else "")
         if len(self.batch) >= _RECORDS_A_BATCH or time.monotonic() - self.latest > _SECONDS_A_BATCH:
             self.write()
 

@@ -4,6 +4,7 @@ Dask itself runs again what a dead worker was busy with; a record that has kille
 time and memory are those of the cluster, except for programs, which bring their own.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from .simulator import RecordSimulator
 _TASKS_A_THREAD = 3
 _SECONDS_A_TASK = 0.5
 _MOST_A_TASK = 256
+_LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,13 @@ class _Cluster:
         left = len(self.todo)
         while left:
             self._submit()
+            if not self.waiting.has_ready():
+                time.sleep(_LOOK_SECONDS)
+                yield []
+                continue
             found = self._result(next(self.waiting))
             left -= len(found)
-            if found:
-                yield found
+            yield found
 
     def _submit(self) -> None:
         threads = max(1, sum(self.client.nthreads().values()))
@@ -106,8 +111,6 @@ def _run_records(
     record: RecordFunction, indices: np.ndarray, parameters: np.ndarray, stream: Stream
 ) -> tuple[float, list[Result]]:
     """Run some records; on a worker of the cluster."""
-    import time
-
     started = time.perf_counter()
     results = [(int(i), record(row, stream.sequence(int(i)))) for i, row in zip(indices, parameters, strict=True)]
     return time.perf_counter() - started, results

@@ -36,6 +36,8 @@ from .worker import receive, send, send_bytes
 # Signals with which a program ends itself; all others come from outside.
 _FAULTS = {s for n in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS") if (s := getattr(signal, n, None))}
 _MOST_LOSSES = 3
+# So many workers in a row may be killed before they are ready.
+_MOST_STILLBORN = 5
 # A worker is sent so many seconds of work at a time, and is sent more before it has nothing left.
 _SECONDS_AHEAD = 0.05
 _MOST_AHEAD = 64
@@ -67,7 +69,7 @@ class Engine(Protocol):
     """Runs the records of a job."""
 
     def run(self, job: Job) -> Iterator[list[Result]]:
-        """Yield outcomes as they come, in any order, each record once."""
+        """Yield outcomes as they come, in any order, each record once; now and then an empty list."""
         ...
 
 
@@ -148,6 +150,7 @@ class _Crew:
         self.todo = deque(range(len(job.indices)))
         self.position = {int(index): place for place, index in enumerate(job.indices)}
         self.losses: dict[int, int] = {}
+        self.num_stillborn = 0
         self.seconds = 0.0  # a running mean of what one record takes
         self.selector = selectors.DefaultSelector()
         self.workers: list[_Worker] = []
@@ -189,8 +192,7 @@ class _Crew:
                 found += self._hear(key.data)
             found += self._overdue()
             left -= len(found)
-            if found:
-                yield found
+            yield found  # also when empty: whoever keeps the outcomes may want to write them down
 
     def _hire(self) -> None:
         """Start a worker and send it the simulator."""
@@ -224,7 +226,7 @@ class _Crew:
                 raise SimulationError(
                     f"A worker process could not read the simulator {self.simulator.name!r}:\n{message}"
                 )
-            worker.ready = True
+            worker.ready, self.num_stillborn = True, 0
             self._feed(worker)
             return []
         index, outcome = message
@@ -268,7 +270,8 @@ class _Crew:
         code = worker.process.wait() if verdict is None else None
         worker.close()
         self._tell_guardian(f"-{worker.process.pid}")
-        if not worker.ready:
+        self.num_stillborn += not worker.ready
+        if self.num_stillborn >= _MOST_STILLBORN or (not worker.ready and (code or 0) >= 0):
             raise SimulationError(
                 f"A worker process ended ({_ending(code)}) before it could run the simulator {self.simulator.name!r}. "
                 "Can a new Python process import fisherscore, and is there memory for it?"

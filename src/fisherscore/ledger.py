@@ -202,8 +202,8 @@ class Ledger:
                 yield from self._connection.execute(f"{columns} WHERE id = ?", (int(index),))
 
     def _put(self, table: Table, place: int, row: tuple) -> None:
-        index, code, theta, latent, x, message, checksum = row
-        if _digest(index, code, theta, latent, x, message) != checksum:
+        index, code, theta, latent, x, message, _ = row
+        if not _agrees(row):
             raise CampaignError(
                 f"{self.folder / FILE}: record {index} does not agree with its checksum: what is on the disk is not "
                 "what was written. Restore the file from a copy, or delete the folder and simulate again."
@@ -289,6 +289,14 @@ def _digest(index: int, code: int, theta: bytes, latent: bytes, x: bytes | None,
     return digest.digest()
 
 
+def _agrees(row: tuple) -> bool:
+    *content, checksum = row
+    try:
+        return _digest(*content) == checksum
+    except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
+        return False  # a column has become something else
+
+
 def _status(code: int, folder: Path) -> str:
     if not 0 <= code < len(STATUSES):
         raise CampaignError(f"{folder / FILE}: a record has the unknown status {code}: it is damaged.")
@@ -304,6 +312,8 @@ def _clear_errors(folder: Path) -> Iterator[None]:
         text = str(error)
         if "full" in text:
             what = "the disk is full. What was written before is safe: make room, and run the same call again"
+        elif "I/O" in text:
+            what = "the disk could not be read or written. What was written before is safe"
         elif "locked" in text:
             what = "another process holds it"
         elif isinstance(error, sqlite3.OperationalError) and "readonly" in text:
