@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .network_score import NetworkScore as NetworkScore
     from .network_score import load as load
     from .posterior import Posterior as Posterior
+    from .preflight import SimulatorCheck as SimulatorCheck
+    from .preflight import check_simulator as check_simulator
     from .proposal import Proposal as Proposal
     from .proposal import normal as normal
     from .proposal import uniform as uniform
@@ -64,6 +66,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .stored import campaign_status as campaign_status
     from .stored import open_campaign as open_campaign
     from .train import Training as Training
+    from .transfer import export_simulations as export_simulations
+    from .transfer import import_simulations as import_simulations
 
 _HOMES = {
     "campaign": ("merge_campaigns", "simulate"),
@@ -86,6 +90,7 @@ _HOMES = {
     "latent": ("CustomLatent", "GaussianLatent", "Latent"),
     "network_score": ("NetworkScore", "load"),
     "posterior": ("Posterior",),
+    "preflight": ("SimulatorCheck", "check_simulator"),
     "proposal": ("Proposal", "normal", "uniform"),
     "recipe": ("AutoRecipe", "BaselineRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
     "sampling": ("sample",),
@@ -94,6 +99,7 @@ _HOMES = {
     "simulator": ("Simulator", "from_command", "from_jax", "from_python"),
     "stored": ("CampaignStatus", "StoredSimulations", "campaign_status", "open_campaign"),
     "train": ("Training",),
+    "transfer": ("export_simulations", "import_simulations"),
 }
 _MODULES = ("accuracy", "plot", "problems")
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

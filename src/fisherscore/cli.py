@@ -1,5 +1,9 @@
 """The command line. Heavy modules are imported inside the commands, so that ``--help`` answers at once."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +11,7 @@ from typing import Annotated
 import typer
 
 from . import __version__
-from .errors import FisherScoreError
+from .errors import ArgumentError, FisherScoreError
 
 app = typer.Typer(
     help="Learn the Fisher score of any simulator, and put it to work.", no_args_is_help=True, add_completion=True
@@ -61,8 +65,91 @@ def run(
 
     module = import_module(f".experiments.{experiment.name}", __package__)
     chosen = {"num_simulations": num_simulations, "recipe": recipe and recipe.value}
-    try:
+    with _errors():
         module.run(out, seed=seed, quick=quick, **{k: v for k, v in chosen.items() if v is not None})
+
+
+@app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(help="A campaign's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")] = False,
+) -> None:
+    """Say how far a campaign is, while it runs or afterwards."""
+    with _errors():
+        from .stored import campaign_status
+
+        found = campaign_status(folder)
+        typer.echo(json.dumps(asdict(found)) if as_json else str(found))
+
+
+@app.command()
+def merge(
+    out: Annotated[Path, typer.Argument(help="Folder for the whole campaign.")],
+    parts: Annotated[list[Path], typer.Argument(help="Folders of the shards.")],
+) -> None:
+    """Join the shards of a campaign, simulated as a job array, into one folder."""
+    with _errors():
+        from .campaign import merge_campaigns
+
+        typer.echo(f"{out}: {len(merge_campaigns(out, parts)):,} simulations")
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(help="A campaign's folder.")],
+    file: Annotated[Path, typer.Argument(help="A file ending in .npz, .h5 or .hdf5.")],
+) -> None:
+    """Write a campaign's simulations to one file that other programs read."""
+    with _errors():
+        from .stored import open_campaign
+        from .transfer import export_simulations
+
+        sims = open_campaign(folder)
+        export_simulations(sims, file)
+        typer.echo(f"{file}: {len(sims):,} simulations")
+
+
+@app.command("check-simulator")
+def check_simulator(
+    command: Annotated[list[str], typer.Argument(help="The program: ./sim {input} {output}, after a --.")],
+    parameter: Annotated[list[str], typer.Option("--parameter", "-p", help="A parameter's range: name=low:high.")],
+    num_runs: Annotated[int, typer.Option(min=2, help="How many runs to try.")] = 5,
+    num_simulations: Annotated[int | None, typer.Option(min=1, help="Estimate the cost of so many.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which a run is killed.")] = None,
+    input_format: Annotated[str, typer.Option(help="json or npy.")] = "json",
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")] = False,
+) -> None:
+    """Run an external simulator a few times: does it work, is it repeatable, what will a campaign cost?
+
+    Example: fisherscore check-simulator -p a=0:1 -p b=2:3 -- ./sim {input} {output}
+    """
+    with _errors():
+        from .preflight import check_simulator as check
+        from .proposal import uniform
+        from .simulator import from_command
+
+        simulator = from_command(command, timeout=timeout, input_format=input_format)
+        ranges = [_range(text) for text in parameter]
+        found = check(simulator, uniform(ranges), num_runs=num_runs, num_simulations=num_simulations)
+        typer.echo(json.dumps(found.as_dict()) if as_json else str(found))
+        if found.problems:
+            raise typer.Exit(1)
+
+
+def _range(text: str) -> tuple[str, tuple[float, float]]:
+    name, _, limits = text.rpartition("=")
+    low, _, high = limits.partition(":")
+    try:
+        return name, (float(low), float(high))
+    except ValueError:
+        raise ArgumentError(f"--parameter: expected name=low:high such as omega=0.1:0.5, got {text!r}.") from None
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Print errors of ours as one line, without a traceback."""
+    try:
+        yield
     except FisherScoreError as error:
         typer.echo(f"fisherscore: {error}", err=True)
         raise typer.Exit(1) from None

@@ -4,6 +4,7 @@ Dask itself runs again what a dead worker was busy with; a record that has kille
 time and memory are those of the cluster, except for programs, which bring their own.
 """
 
+import pickle
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .engine import Job, Result
+from .engine import Job, Result, pickled
 from .errors import ArgumentError, MissingExtraError, SimulationError
 from .record import LOST, RecordFunction, Stream, failure
 from .simulator import RecordSimulator
@@ -54,7 +55,8 @@ class _Cluster:
     def __init__(self, client: Any, distributed: Any, job: Job):
         assert isinstance(job.simulator, RecordSimulator)
         self.client, self.distributed, self.job = client, distributed, job
-        self.record = client.scatter(job.simulator.record, broadcast=True, hash=False)
+        # Sent with every task: data scattered beforehand would be lost with the workers that hold them.
+        self.record = pickled(job.simulator)
         self.todo = list(range(len(job.indices)))[::-1]
         self.size = 1
         self.tasks: dict[Any, list[int]] = {}
@@ -108,9 +110,10 @@ class _Cluster:
 
 
 def _run_records(
-    record: RecordFunction, indices: np.ndarray, parameters: np.ndarray, stream: Stream
+    payload: bytes, indices: np.ndarray, parameters: np.ndarray, stream: Stream
 ) -> tuple[float, list[Result]]:
     """Run some records; on a worker of the cluster."""
+    record: RecordFunction = pickle.loads(payload)  # noqa: S301  from the coordinator
     started = time.perf_counter()
     results = [(int(i), record(row, stream.sequence(int(i)))) for i, row in zip(indices, parameters, strict=True)]
     return time.perf_counter() - started, results

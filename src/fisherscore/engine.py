@@ -75,10 +75,14 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Here:
-    """Runs records in this process, block by block."""
+    """Runs records in this process, one by one or, on a device, block by block."""
 
     def run(self, job: Job) -> Iterator[list[Result]]:
-        """Yield one block at a time."""
+        """Yield one record, or one block, at a time."""
+        if isinstance(job.simulator, RecordSimulator):
+            for index, row in zip(map(int, job.indices), job.parameters, strict=True):
+                yield [(index, job.simulator.record(row, job.stream.sequence(index)))]
+            return
         size = job.simulator.block_size
         for start in range(0, len(job.indices), size):
             part = slice(start, start + size)
