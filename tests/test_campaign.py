@@ -100,11 +100,19 @@ def changing_between_blocks(theta, rng, calls=[0]):  # noqa: B006
     return np.zeros(1 if calls[0] <= 64 else 2)
 
 
+def test_a_shape_that_changes_later_is_a_recorded_failure():
+    """The first records fix the shape; a campaign of days must not end because one record has another."""
+    sims = fs.simulate(fs.from_python(changing_between_blocks), BOX, 100)
+    odd = sims.status == "bad_output"
+    assert 0 < odd.sum() < 100 and "that of the first records is" in next(iter(sims.messages.values()))
+    with pytest.raises(fs.ArgumentError, match=r"bad_output.*that of the first records"):
+        fs.fit(sims)
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
         (changing, "x of changing shape"),
-        (changing_between_blocks, "x of changing shape"),
         (lambda t, rng: None, "must return an array of real numbers"),
         (lambda t, rng: "text", "must return an array of real numbers"),
         (lambda t, rng: [object()], "must return an array of real numbers"),
