@@ -73,7 +73,7 @@ def test_failures_are_kept_with_their_words_and_fit_refuses():
     assert (sims.latent[raised, 0] > 0.9).all() and np.isnan(sims.x[raised]).all()
     assert sims.messages[int(np.flatnonzero(raised)[0])] == "RuntimeError: did not converge"
     assert len(sims.ok()) == (sims.status == "ok").sum() and np.isfinite(sims.ok().x).all()
-    with pytest.raises(fs.ArgumentError, match=r"simulations failed .*raised.*biased"):
+    with pytest.raises(fs.ArgumentError, match=r"simulations failed .*raised.*bias the score"):
         fs.fit(sims)
 
 

@@ -85,7 +85,7 @@ class NetworkRecipe(Recipe):
         network, history = train(
             network,
             latent_score_loss,
-            (theta, x, standardizer.target(target)),
+            (theta, x, standardizer.target(target), *(() if sims.weights is None else (sims.weights,))),
             training,
             key=train_key,
             progress=progress,
@@ -289,7 +289,8 @@ def _check_failures(sims: Simulations, allowed: bool) -> None:
     first = next(iter(sims.messages.values()), "")
     text = (
         f"sims: {rate:.2%} of {len(sims)} simulations failed ({listed}; the first said: {first}). Training on the rest "
-        "learns the score of x given success, which is biased where failures depend on the parameters."
+        "learns the score of x given success. Failures that depend on the parameters alone are made up for; those that "
+        "depend on the data cannot be, and bias the score."
     )
     if sims.additive and not sims.proposal.inside(sims.latent[sims.status != "ok"]).all():
         text += (

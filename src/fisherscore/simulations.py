@@ -13,6 +13,7 @@ from .errors import ArgumentError
 from .latent import Latent, additive_latent
 from .proposal import Proposal
 from .record import OK
+from .selection import success_weights
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Simulations:
     latent_model: Latent
     provenance: dict[str, object] = field(default_factory=dict)
     messages: dict[int, str] = field(default_factory=dict)
+    weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(a) for a in (self.theta, self.latent, self.x, self.status)}
@@ -56,14 +58,20 @@ class Simulations:
         return float(np.mean(self.status != OK))
 
     def ok(self) -> "Simulations":
-        """Return the records that succeeded."""
+        """Return the records that succeeded; where some failed, with weights that make up for it.
+
+        The weights (:mod:`fisherscore.selection`) hold where failures depend on the latent alone.
+        """
         keep = self.status == OK
-        return self if keep.all() else self.take(np.flatnonzero(keep))
+        if keep.all() or not keep.any():
+            return self if keep.all() else self.take(np.flatnonzero(keep))
+        return replace(self.take(np.flatnonzero(keep)), weights=success_weights(self.latent, keep))
 
     def take(self, rows: np.ndarray) -> "Simulations":
         """Return the named rows."""
         arrays = {name: getattr(self, name)[rows] for name in ("theta", "latent", "x", "status")}
-        return replace(self, **arrays, messages={})
+        kept = None if self.weights is None else self.weights[rows]
+        return replace(self, **arrays, messages={}, weights=kept)
 
     @property
     def additive(self) -> bool:

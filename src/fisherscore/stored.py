@@ -56,6 +56,7 @@ class StoredSimulations(Simulations):
         self._set(
             proposal=proposal or rebuilt_proposal(plan["proposal"]),
             latent_model=latent_model or rebuilt_latent(plan["latent"]),
+            weights=None,
             provenance={
                 "simulator": plan["simulator"]["name"],
                 "seed": plan["seed"],

@@ -81,10 +81,11 @@ class _State(eqx.Module):
 
 
 def latent_score_loss(network: Any, key: Array, batch: Batch) -> Float[Array, ""]:
-    """Compute the paper's loss over a batch of standardised (θ, x, t)."""
+    """Compute the paper's loss over a batch of standardised (θ, x, t), or (θ, x, t, weight of the record)."""
     del key
-    theta, x, target = batch
-    return jnp.mean((jax.vmap(network)(theta, x) - target) ** 2)
+    theta, x, target, *weights = batch
+    squares = (jax.vmap(network)(theta, x) - target) ** 2
+    return jnp.mean(squares * weights[0][:, None] if weights else squares)
 
 
 def train(
