@@ -25,6 +25,7 @@ def test_auto_is_accurate_and_knows_its_error(name, bound):
     assert model.has_density and set(model.record["weights"]) == {"gaussian", "location_scale", "moments", "mapped"}
 
 
+@pytest.mark.slow
 def test_networks_join_where_closed_forms_fail_and_only_there():
     problem = fs.problems.two_signs()
     forms = ("location_scale",)
@@ -40,6 +41,7 @@ def test_networks_join_where_closed_forms_fail_and_only_there():
     assert not exact.record["network_used"] and set(exact.record["weights"]) == {"location_scale"}
 
 
+@pytest.mark.slow
 def test_large_data_get_a_network_of_their_own():
     """Beyond what a density can hold, a network is trained on what the closed forms leave: here a variance."""
 

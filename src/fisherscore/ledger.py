@@ -145,11 +145,13 @@ class Ledger:
                 (now, len(values), self._sitting),
             )
 
-    def indices(self) -> np.ndarray:
-        """List the records that are there."""
+    def indices(self, status: str | None = None) -> np.ndarray:
+        """List the records that are there, or those with a certain status."""
+        chosen = "" if status is None else f"WHERE status = {STATUSES.index(status)}"
         with _clear_errors(self.folder):
-            found = self._connection.execute("SELECT id FROM records ORDER BY id").fetchall()
-        return np.array(found, dtype=np.int64).reshape(-1)
+            # The index on status holds every number, and nothing else: far quicker to read than the records.
+            found = self._connection.execute(f"SELECT id FROM records INDEXED BY by_status {chosen}")  # noqa: S608
+            return np.sort(np.fromiter((row[0] for row in found), np.int64))
 
     def counts(self) -> dict[str, int]:
         """Count records by what became of them."""

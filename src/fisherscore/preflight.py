@@ -111,11 +111,14 @@ class _Runner:
     def run(self, indices: np.ndarray, parameters: np.ndarray) -> list[Outcome]:
         """Run records and return their outcomes in order."""
         found: dict[int, Outcome] = {}
-        started = time.perf_counter()
+        marks = [(time.perf_counter(), 0)]
         for results in self.engine.run(Job(self.simulator, indices, parameters, self.stream)):
-            found |= dict(results)
-        # The start of a worker, and compilation, are not part of a run: the quickest of several is nearest to it.
-        self.seconds = min(self.seconds, (time.perf_counter() - started) / len(indices))
+            if results:
+                found |= dict(results)
+                marks.append((time.perf_counter(), len(found)))
+        # The start of a worker is no part of a run: where there are several, count from the first that is done.
+        (started, before), (ended, after) = marks[1 if len(marks) > 2 else 0], marks[-1]
+        self.seconds = min(self.seconds, (ended - started) / (after - before))
         return [found[int(i)] for i in indices]
 
 

@@ -4,8 +4,10 @@ A recipe is a small frozen record of choices. Users pass its name, or an instanc
 """
 
 import abc
+import os
 import platform
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from .reference import Reference
 from .score_model import Record
 from .simulations import Simulations
 from .standardize import Standardizer
+from .stored import StoredSimulations
 from .train import History, Training, latent_score_loss, train
 
 # Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
@@ -37,6 +40,9 @@ _TOLERATED_FAILURES = 0.01
 _FEWEST = 10
 # Training rows from which the Fisher surface and the spread of x are estimated; more would not sharpen them.
 _REMEMBERED = 50_000
+# Training holds its data many times over (as read, shuffled, standardised, in single precision, the next part of them)
+# and compiles; measured, it takes some thirteen times what one part takes.
+_COPIES = 20
 
 
 @dataclass(frozen=True)
@@ -74,9 +80,25 @@ class NetworkRecipe(Recipe):
 
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Regress the latent scores on (θ, x)."""
+        return self.fit_windows(sims, None, seed=seed, progress=progress, checkpoint=checkpoint)
+
+    def fit_windows(
+        self,
+        sims: Simulations,
+        others: Iterator[Simulations] | None,
+        *,
+        seed: int,
+        progress: bool | None,
+        checkpoint: Any,
+    ) -> NetworkScore:
+        """Regress the latent scores on (θ, x) of some simulations, and in turn of as many others as there are."""
         target = _targets(sims)
         standardizer = Standardizer.of(sims.theta, sims.x, target, inputs=self.standardize_inputs)
-        theta, x = standardizer.inputs(sims.theta, sims.x)
+
+        def rows(part: Simulations) -> tuple[np.ndarray, ...]:
+            weights = () if part.weights is None else (part.weights,)
+            return (*standardizer.inputs(part.theta, part.x), standardizer.target(_targets(part)), *weights)
+
         network_key, train_key = jax.random.split(jax.random.key(seed))
         network = build_network(
             self.architecture, sims.proposal.num_parameters, int(np.prod(sims.x_shape)), self.settings, key=network_key
@@ -85,11 +107,12 @@ class NetworkRecipe(Recipe):
         network, history = train(
             network,
             latent_score_loss,
-            (theta, x, standardizer.target(target), *(() if sims.weights is None else (sims.weights,))),
+            rows(sims),
             training,
             key=train_key,
             progress=progress,
             checkpoint=checkpoint,
+            fresh=None if others is None else lambda: rows(next(others)),
         )
         facts = {"settings": self.settings, "training": asdict(training), **_facts(history)}
         return _model(self, sims, sims.theta, seed, network, standardizer, facts)
@@ -213,6 +236,7 @@ def fit(
     progress: bool | None = None,
     checkpoint: str | Path | None = None,
     allow_failures: bool = False,
+    memory: float | None = None,
 ) -> NetworkScore:
     """Learn the score ∇θ log p(x | θ) from simulations.
 
@@ -220,6 +244,9 @@ def fit(
     that of its lensing example where it is additive noise) or a recipe object. With ``checkpoint``, a fit that was
     stopped goes on where it was. Above 1 % failed simulations a fit is refused unless ``allow_failures``: dropping
     them biases the score.
+
+    A campaign (:func:`fisherscore.open_campaign`) whose data take more than ``memory`` gigabytes (by default half of
+    what is free) is not loaded whole: networks are trained on random parts of it in turn, ``auto`` on one such part.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -231,11 +258,46 @@ def fit(
         raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
     chosen = _named(recipe, sims)
     _check_failures(sims, allow_failures)
+    if isinstance(sims, StoredSimulations) and sims.num_bytes > _memory(memory):
+        return _fit_larger_than_memory(chosen, sims, _memory(memory), seed=as_seed(seed), progress=progress)
     good = sims.ok()
     if len(good) < _FEWEST:
         raise ArgumentError(f"sims: expected at least {_FEWEST} simulations that succeeded, got {len(good)}.")
     _warn_if_imprecise(good)
     return chosen.fit(good, seed=as_seed(seed), progress=progress, checkpoint=checkpoint)
+
+
+def _memory(gigabytes: float | None) -> float:
+    """Return how many bytes training data may take."""
+    if gigabytes is None:
+        try:
+            return 0.5 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (ValueError, OSError, AttributeError):  # some systems do not say
+            return float("inf")
+    if not gigabytes > 0:
+        raise ArgumentError(f"memory: expected gigabytes above 0, got {gigabytes!r}.")
+    return float(gigabytes) * 2**30
+
+
+def _fit_larger_than_memory(
+    recipe: Recipe, sims: StoredSimulations, num_bytes: float, *, seed: int, progress: bool | None
+) -> NetworkScore:
+    """Fit to random parts of a campaign, each a fraction of the memory, since training needs several copies."""
+    size = int(len(sims) * num_bytes / sims.num_bytes / _COPIES)
+    if size < _FEWEST:
+        raise ArgumentError(f"memory: {num_bytes / 2**30:.3g} GB hold fewer than {_FEWEST} simulations to train on.")
+    windows = sims.windows(size, seed=seed)
+    first = next(windows)
+    _warn_if_imprecise(first)
+    if isinstance(recipe, NetworkRecipe):
+        return recipe.fit_windows(first, windows, seed=seed, progress=progress, checkpoint=None)
+    warnings.warn(
+        f"sims: {len(sims):,} simulations do not fit in memory; {type(recipe).__name__} is fitted to {len(first):,} of "
+        "them, drawn at random.",
+        FisherScoreWarning,
+        stacklevel=3,
+    )
+    return recipe.fit(first, seed=seed, progress=progress, checkpoint=None)
 
 
 def _named(recipe: Any, sims: Simulations) -> Recipe:
@@ -284,15 +346,15 @@ def _check_failures(sims: Simulations, allowed: bool) -> None:
     rate = sims.failure_rate
     if not rate:
         return
-    kinds, counts = np.unique(sims.status[sims.status != "ok"], return_counts=True)
-    listed = ", ".join(f"{c} {k}" for k, c in zip(kinds, counts, strict=True))
-    first = next(iter(sims.messages.values()), "")
+    counts, first = sims.failures()
+    listed = ", ".join(f"{c} {k}" for k, c in counts.items())
     text = (
         f"sims: {rate:.2%} of {len(sims)} simulations failed ({listed}; the first said: {first}). Training on the rest "
         "learns the score of x given success. Failures that depend on the parameters alone are made up for; those that "
         "depend on the data cannot be, and bias the score."
     )
-    if sims.additive and not sims.proposal.inside(sims.latent[sims.status != "ok"]).all():
+    stored = isinstance(sims, StoredSimulations)
+    if sims.additive and not stored and not sims.proposal.inside(sims.latent[sims.status != "ok"]).all():
         text += (
             " Some failed just outside the proposal's range, where noise added to the parameters had taken them: if "
             "that is the reason, narrow the range a little (the noise is 1/200 of it) or pass a latent of your own."

@@ -57,6 +57,11 @@ class Simulations:
         """Fraction of records that failed."""
         return float(np.mean(self.status != OK))
 
+    def failures(self) -> tuple[dict[str, int], str]:
+        """Count failures by kind, and give the words of the first."""
+        kinds, counts = np.unique(self.status[self.status != OK], return_counts=True)
+        return dict(zip(map(str, kinds), map(int, counts), strict=True)), next(iter(self.messages.values()), "")
+
     def ok(self) -> "Simulations":
         """Return the records that succeeded; where some failed, with weights that make up for it.
 

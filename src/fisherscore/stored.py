@@ -5,6 +5,8 @@ from it; others must be given again when the folder is opened.
 """
 
 import functools
+import itertools
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,9 +94,32 @@ class StoredSimulations(Simulations):
         """Shape of one observation."""
         return tuple(self.facts["x_shape"] or (0,))
 
+    @property
+    def num_bytes(self) -> int:
+        """How much memory all data would take."""
+        values = math.prod(self.x_shape) + self.facts["num_parameters"] + self.facts["num_latents"]
+        return 8 * len(self) * values
+
+    @functools.cached_property
+    def _successes(self) -> np.ndarray:
+        with Ledger.open(self.folder) as ledger:
+            return np.intersect1d(ledger.indices(OK), self.indices, assume_unique=True)
+
+    @property
+    def failure_rate(self) -> float:
+        """Fraction of records that failed."""
+        return 1.0 - len(self._successes) / len(self)
+
+    def failures(self) -> tuple[dict[str, int], str]:
+        """Count failures of the whole campaign by kind, and give the words of the first."""
+        with Ledger.open(self.folder) as ledger:
+            return {k: n for k, n in ledger.counts().items() if k != OK}, ledger.first_message()
+
     def take(self, rows: np.ndarray) -> Simulations:
         """Return the named rows, in memory."""
-        table = self._table
+        return self._rows(self._table, rows)
+
+    def _rows(self, table: Table, rows: np.ndarray) -> Simulations:
         return Simulations(
             theta=table.theta[rows],
             latent=table.latent[rows],
@@ -105,23 +130,25 @@ class StoredSimulations(Simulations):
             provenance=dict(self.provenance),
         )
 
+    def windows(self, size: int, *, seed: int = 0) -> Iterator[Simulations]:
+        """Read successes in random order for ever, ``size`` at a time: training data larger than memory."""
+        size = min(as_count(size, "size"), len(self._successes))
+        for sweep in itertools.count():
+            yield from self._shuffled(self._successes, size, [as_seed(seed), sweep], whole=True)
+
     def batches(self, size: int, *, seed: int = 0) -> Iterator[Simulations]:
         """Read all records once, in random order, ``size`` of them in memory at a time."""
-        order = np.random.default_rng(as_seed(seed)).permutation(self.indices)
-        for begin in range(0, len(order), as_count(size, "size")):
+        yield from self._shuffled(self.indices, as_count(size, "size"), [as_seed(seed)], whole=False)
+
+    def _shuffled(self, indices: np.ndarray, size: int, seed: list[int], *, whole: bool) -> Iterator[Simulations]:
+        """Read records once, in random order; with ``whole`` leave out a last part that is not full."""
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(indices)
+        for begin in range(0, len(order) - (size - 1 if whole else 0), size):
             with Ledger.open(self.folder) as ledger:
                 # Read in the order of the file, which is far quicker, and shuffled again.
                 table = ledger.read(np.sort(order[begin : begin + size]))
-            mixed = np.random.default_rng([as_seed(seed), begin]).permutation(len(table.indices))
-            yield Simulations(
-                theta=table.theta[mixed],
-                latent=table.latent[mixed],
-                x=table.x[mixed],
-                status=table.status[mixed],
-                proposal=self.proposal,
-                latent_model=self.latent_model,
-                provenance=dict(self.provenance),
-            )
+            yield self._rows(table, rng.permutation(len(table.indices)))
 
 
 def open_campaign(

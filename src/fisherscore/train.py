@@ -98,8 +98,12 @@ def train(
     title: str = "fit",
     progress: bool | None = None,
     checkpoint: str | Path | None = None,
+    fresh: Callable[[], tuple[np.ndarray, ...]] | None = None,
 ) -> tuple[Any, History]:
     """Minimise ``loss`` over ``data`` (arrays with one row a record) and return the best network and the history.
+
+    ``fresh`` gives other rows, as many as there are in ``data``, to go on with after every hundredth of the training:
+    for data that do not fit in memory. What is held out stays that of ``data``.
 
     With ``checkpoint``, the state is kept in that folder and a later call with the same arguments goes on from there
     with the same losses, to the last bit, as a run that was never stopped.
@@ -137,6 +141,8 @@ def train(
                 if keeper is not None:
                     keeper.write_sometimes(state, losses)
                 advance(len(rows), _note(rows[-1]))
+                if fresh is not None:
+                    training = _swapped(training, fresh())
             if losses:
                 advance(settings.num_epochs - sum(map(len, losses)), _note(losses[-1][-1]))
     finally:
@@ -166,6 +172,11 @@ def _split(data: tuple[np.ndarray, ...], settings: Training, key: Array) -> tupl
         tuple(a[order[num_held_out:]] for a in arrays),
         tuple(a[order[:num_held_out]] for a in arrays),
     )
+
+
+def _swapped(training: Batch, rows: tuple[np.ndarray, ...]) -> Batch:
+    """Replace the rows to train on by as many others."""
+    return tuple(jnp.asarray(new[: len(old)], jnp.float32) for old, new in zip(training, rows, strict=True))
 
 
 def _batches(settings: Training, num_rows: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import pytest
 
 import fisherscore as fs
 
+pytestmark = pytest.mark.slow
 BOX = fs.uniform(a=(0.0, 1.0), b=(2.0, 3.0))
 
 # One program whose behaviour is chosen by its first argument. It uses the seed it is given, so it can be repeated.

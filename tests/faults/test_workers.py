@@ -12,6 +12,7 @@ import pytest
 
 import fisherscore as fs
 
+pytestmark = pytest.mark.slow
 BOX = fs.uniform(a=(0.0, 1.0), b=(2.0, 3.0))
 
 
