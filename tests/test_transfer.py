@@ -83,7 +83,7 @@ def test_the_commands_around_a_campaign(tmp_path):
     )
     assert "finished, 12 of 12" in run(app, ["status", str(tmp_path / "all")]).output
     assert json.loads(run(app, ["status", "--json", str(tmp_path / "1")]).output)["counts"] == {"ok": 6}
-    assert "stopped, 6 of 12" in run(app, ["status", str(tmp_path / "1")]).output
+    assert "finished, 6 of 6" in run(app, ["status", str(tmp_path / "1")]).output
     assert run(app, ["export", str(tmp_path / "all"), str(tmp_path / "all.h5")]).exit_code == 0
     assert len(fs.import_simulations(tmp_path / "all.h5")) == 12
     missing = run(app, ["status", str(tmp_path)])

@@ -23,7 +23,7 @@ from .latent import Latent, additive_latent
 from .ledger import Ledger, Row, Table
 from .progress import progress_bar
 from .proposal import Proposal
-from .record import BAD_OUTPUT, NONFINITE, OK, failure, refuse_changed_shape, training_stream
+from .record import BAD_OUTPUT, LOST, OK, failure, refuse_changed_shape, training_stream
 from .simulations import Simulations
 from .simulator import RecordSimulator, Simulator
 from .stored import StoredSimulations, described_latent, described_proposal
@@ -84,6 +84,7 @@ def simulate(
         _refuse_other_plan(ledger.facts(), plan.facts(num), Path(out))
         if num > ledger.facts()["num_simulations"]:
             ledger.set_facts(num_simulations=num)
+        ledger.set_facts(num_planned=max(len(wanted), ledger.facts().get("num_planned", 0)))
         _run(plan, wanted, engine, ledger, progress)
     return StoredSimulations(Path(out), proposal=proposal, latent_model=plan.latent, first=num)
 
@@ -100,10 +101,11 @@ class _Plan:
 
     def facts(self, num: int) -> dict[str, Any]:
         """Describe the plan in plain data, by which a campaign knows itself."""
-        theta = jax.eval_shape(self.proposal.draw_one, jax.random.key(0))
-        z = jax.eval_shape(self.latent.sample, jax.random.key(0), theta)
+        theta, z = self.parameters(np.arange(1))
         return {
             "plan": {
+                # Tells apart latents and proposals that cannot be described; in few digits, for other machines' sake.
+                "first_parameters": [f"{v:.4g}" for v in (*theta[0], *z[0])],
                 "simulator": self.simulator.identity,
                 "proposal": described_proposal(self.proposal),
                 "latent": described_latent(self.latent),
@@ -111,7 +113,7 @@ class _Plan:
                 "seed": self.seed,
             },
             "num_parameters": self.proposal.num_parameters,
-            "num_latents": int(z.shape[0]),
+            "num_latents": z.shape[1],
             "x_shape": None,
             "num_simulations": num,
         }
@@ -124,7 +126,8 @@ class _Plan:
             theta = self.proposal.draw_one(theta_key)
             return theta, self.latent.sample(latent_key, theta)
 
-        theta, z = jax.jit(jax.vmap(one))(jnp.asarray(indices, dtype=jnp.uint32))
+        # One by one: in a batch, rounding depends on how many others there are.
+        theta, z = jax.jit(lambda numbers: jax.lax.map(one, numbers))(jnp.asarray(indices, dtype=jnp.uint32))
         return np.asarray(theta, dtype=np.float64), np.asarray(z, dtype=np.float64)
 
     def simulations(self, table: Table, num: int) -> Simulations:
@@ -153,9 +156,9 @@ class _Memory:
     rows: list[Row] = field(default_factory=list)
     x_shape: Any = None
 
-    def indices(self) -> np.ndarray:
-        """List the records that are there."""
-        return np.array([row.index for row in self.rows], dtype=np.int64)
+    def indices(self, status: str | None = None) -> np.ndarray:
+        """List the records that are there, or those with a certain status."""
+        return np.array([row.index for row in self.rows if status in (None, row.status)], dtype=np.int64)
 
     def facts(self) -> dict[str, Any]:
         """Return the shape of x, once known."""
@@ -194,22 +197,27 @@ class _Memory:
 
 def _run(plan: _Plan, wanted: np.ndarray, engine: Engine, store: Ledger | _Memory, progress: bool | None) -> None:
     """Run the records that are not there yet; the first few before the others."""
-    todo = np.setdiff1d(wanted, store.indices())
+    # What was lost (its worker was killed, not the simulator at fault) is run again, with the same random numbers.
+    todo = np.setdiff1d(wanted, np.setdiff1d(store.indices(), store.indices(LOST)))
     one_by_one = isinstance(plan.simulator, RecordSimulator)
-    first = int(np.searchsorted(todo, wanted[:_FIRST_LOOK][-1], side="right")) if one_by_one else 0
+    look = _FIRST_LOOK if one_by_one else plan.simulator.block_size
+    first = int(np.searchsorted(todo, wanted[:look][-1], side="right"))
     with progress_bar("simulate", len(wanted), progress) as advance:
         advance(len(wanted) - len(todo))
         for part in (todo[:first], todo[first:]):
-            if not len(part):
-                continue
-            keeper = _Keeper(plan, store, part, advance)
-            try:
-                for results in engine.run(Job(plan.simulator, part, keeper.z, training_stream(plan.seed))):
-                    keeper.take(results)
-            finally:
-                # Also on Ctrl-C: what has been simulated is kept.
-                keeper.write()
+            if len(part):
+                _run_part(plan, part, engine, store, advance)
             _stop_if_all_fail(plan, store)
+
+
+def _run_part(plan: _Plan, part: np.ndarray, engine: Engine, store: Ledger | _Memory, advance: Any) -> None:
+    keeper = _Keeper(plan, store, part, advance)
+    try:
+        for results in engine.run(Job(plan.simulator, part, keeper.z, training_stream(plan.seed))):
+            keeper.take(results)
+    finally:
+        # Also on Ctrl-C: what has been simulated is kept.
+        keeper.write()
 
 
 class _Keeper:
@@ -229,17 +237,16 @@ class _Keeper:
     def take(self, results: list[Result]) -> None:
         """Keep outcomes; data of another shape than the first records' are a failure."""
         for index, outcome in sorted(results, key=lambda pair: pair[0]):
-            x = outcome.x if outcome.status in (OK, NONFINITE) else None
-            if x is not None and self.shape is None and outcome.status == OK:
+            x = outcome.x if outcome.status == OK else None
+            if x is not None and self.shape is None:
                 self.shape = x.shape
-            if x is not None and self.shape is not None and x.shape != self.shape:
-                if not self.fixed and outcome.status == OK:
+            if x is not None and x.shape != self.shape:
+                if not self.fixed and self.shape is not None:
                     refuse_changed_shape(self.plan.simulator.name, self.shape, x.shape)
                 words = f"returned x of shape {x.shape}; that of the first records is {self.shape}"
                 outcome, x = failure(BAD_OUTPUT, words), None
-            kept = x if self.shape is not None else None
             place = self.place[index]
-            self.batch.append(Row(index, outcome.status, self.theta[place], self.z[place], kept, outcome.message))
+            self.batch.append(Row(index, outcome.status, self.theta[place], self.z[place], x, outcome.message))
             self.num_failed += outcome.status != OK
         if results:
             self.advance(len(results), f"{self.num_failed} failed" if self.num_failed else "")
@@ -248,11 +255,11 @@ class _Keeper:
 
     def write(self) -> None:
         """Write down what has come in."""
-        if self.batch and self.shape is not None and not self.fixed:
+        rows, self.batch, self.latest = self.batch, [], time.monotonic()
+        if rows and self.shape is not None and not self.fixed:
             self.store.set_facts(x_shape=list(self.shape))
-        if self.batch:
-            self.store.append(self.batch)
-        self.batch, self.latest = [], time.monotonic()
+        if rows:
+            self.store.append(rows)
 
 
 def _engine(simulator: Simulator, workers: Any, dask: Any) -> Engine:
@@ -283,8 +290,12 @@ def _shard(shard: str | None, num: int, out: Any) -> np.ndarray:
     return chosen
 
 
-def merge_campaigns(out: str | Path, parts: Sequence[str | Path]) -> Simulations:
+def merge_campaigns(
+    out: str | Path, parts: Sequence[str | Path], *, proposal: Proposal | None = None, latent: Latent | None = None
+) -> Simulations:
     """Join the folders of several shards of one campaign into one, which can then be extended like any other.
+
+    ``proposal`` and ``latent`` are as for :func:`open_campaign`.
 
     >>> import fisherscore as fs, tempfile
     >>> problem, folder = fs.problems.linear_gaussian(), tempfile.mkdtemp()
@@ -302,7 +313,7 @@ def merge_campaigns(out: str | Path, parts: Sequence[str | Path]) -> Simulations
             with Ledger.open(part) as source:
                 _refuse_other_plan(target.facts(), source.facts(), part)
                 _join(target, source, part)
-    return StoredSimulations(Path(out))
+    return StoredSimulations(Path(out), proposal=proposal, latent_model=latent)
 
 
 def _join(target: Ledger, source: Ledger, part: Path) -> None:
@@ -312,7 +323,8 @@ def _join(target: Ledger, source: Ledger, part: Path) -> None:
     if len(shapes) > 1:
         raise CampaignError(f"parts: x of {part} has another shape than that of the others: {sorted(shapes)}.")
     shape = list(shapes.pop()) if shapes else None
-    target.set_facts(x_shape=shape, num_simulations=max(theirs["num_simulations"], ours["num_simulations"]))
+    planned = max(theirs["num_simulations"], ours["num_simulations"])
+    target.set_facts(x_shape=shape, num_simulations=planned, num_planned=planned)
     present = target.indices()
     for indices in np.array_split(source.indices(), max(1, len(source.indices()) // _RECORDS_A_BATCH)):
         table, double = source.read(indices), np.intersect1d(indices, present)
@@ -324,7 +336,7 @@ def _join(target: Ledger, source: Ledger, part: Path) -> None:
                 status=str(table.status[n]),
                 theta=table.theta[n],
                 latent=table.latent[n],
-                x=table.x[n] if str(table.status[n]) == OK or not np.isnan(table.x[n]).all() else None,
+                x=table.x[n] if str(table.status[n]) == OK else None,
                 message=table.messages.get(int(i), ""),
             )
             for n, i in enumerate(table.indices)

@@ -12,6 +12,7 @@ A timeout, and the death of whoever waits for it, end the program with all its c
 """
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -34,6 +35,8 @@ PLACES = ("{input}", "{output}", "{seed}")
 # Of what a program prints, the end is kept for messages; the rest is thrown away as it comes.
 _KEPT_OUTPUT = 4_096
 _LOOK_SECONDS = 0.05
+# Want of memory, processes, files or room is this machine's trouble, not the simulator's.
+_OURS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class CommandRecord:
         try:
             ended, printed = self._wait(arguments, private)
         except OSError as error:
+            if error.errno in _OURS:
+                raise
             return failure(NONZERO_EXIT, f"could not be started: {error}")
         said = f"It said: {printed}" if printed else "It printed nothing."
         if ended is None:
@@ -100,21 +105,21 @@ def _drain(process: subprocess.Popen, timeout: float | None) -> tuple[int | None
     assert process.stdout is not None
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     pipe, printed, is_open = process.stdout.fileno(), b"", True
-    while is_open or process.poll() is None:
+    while True:
         left = deadline - time.monotonic()
         if left <= 0:
             return None, _text(printed)
-        if is_open and select.select([pipe], [], [], min(left, _LOOK_SECONDS))[0]:
+        # Looked at first: a child left behind may hold the pipe, and print, for ever.
+        ended = process.poll() is not None
+        if is_open and select.select([pipe], [], [], 0 if ended else min(left, _LOOK_SECONDS))[0]:
             part = os.read(pipe, 1 << 16)
             is_open = bool(part)
             printed = (printed + part)[-_KEPT_OUTPUT:]
-        elif is_open:
-            # A program may have ended while a child it left behind still holds the pipe.
-            is_open = process.poll() is None
-        else:
+        if ended:
+            return process.returncode, _text(printed)
+        if not is_open:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(min(left, 3600.0))
-    return process.returncode, _text(printed)
 
 
 def _text(printed: bytes) -> str:
@@ -127,7 +132,7 @@ def _read(path: Path, said: str) -> Outcome:
         return failure(BAD_OUTPUT, f"ended well but wrote no file at {{output}}. {said}")
     try:
         value = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+    except Exception as error:  # noqa: BLE001  a file from elsewhere can be wrong in any way
         return failure(BAD_OUTPUT, f"wrote a file that is no .npy array of numbers ({error}). {said}")
     if not isinstance(value, np.ndarray):
         return failure(BAD_OUTPUT, f"wrote an archive instead of one .npy array. {said}")

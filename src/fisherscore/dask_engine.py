@@ -59,6 +59,8 @@ class _Cluster:
         self.record = pickled(job.simulator)
         self.todo = list(range(len(job.indices)))[::-1]
         self.size = 1
+        self.suspects: list[int] = []
+        self.alone: set[int] = set()
         self.tasks: dict[Any, list[int]] = {}
         self.waiting = distributed.as_completed()
 
@@ -67,6 +69,9 @@ class _Cluster:
         left = len(self.todo)
         while left:
             self._submit()
+            if not self.tasks and self.suspects:
+                self.alone.add(self.suspects[-1])
+                self._send([self.suspects.pop()])
             if not self.waiting.has_ready():
                 time.sleep(_LOOK_SECONDS)
                 yield []
@@ -98,9 +103,9 @@ class _Cluster:
         try:
             seconds, results = future.result()
         except self.distributed.scheduler.KilledWorker:
-            if len(places) > 1:  # find out which of them it was
-                self.todo.extend(places)
-                self.size = 1
+            if places[0] not in self.alone:
+                # Dask suspects all that was on the worker; each is tried again with nothing else about.
+                self.suspects.extend(places)
                 return []
             words = "the Dask workers that ran it died; see their logs"
             return [(int(self.job.indices[places[0]]), failure(LOST, words))]

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import pickle
+import select
 import selectors
 import signal
 import subprocess
@@ -194,7 +195,7 @@ class _Crew:
             found: list[Result] = []
             for key, _ in self.selector.select(_LOOK_SECONDS):
                 found += self._hear(key.data)
-            found += self._overdue()
+            found += self._silent() + self._overdue()
             left -= len(found)
             yield found  # also when empty: whoever keeps the outcomes may want to write them down
 
@@ -234,6 +235,10 @@ class _Crew:
             self._feed(worker)
             return []
         index, outcome = message
+        if index is None:
+            raise SimulationError(
+                f"A worker could not run the simulator {self.simulator.name!r}; nothing was recorded for it:\n{outcome}"
+            )
         worker.waiting.popleft()
         now = time.monotonic()
         took, worker.since = now - worker.since, now
@@ -259,6 +264,14 @@ class _Crew:
         with contextlib.suppress(OSError):
             send(worker.tasks, tasks)
 
+    def _silent(self) -> list[Result]:
+        """Find workers that died while a child of theirs still holds their pipe open, so that its end is not seen."""
+        found: list[Result] = []
+        for worker in [w for w in self.workers if w.process.poll() is not None]:
+            if not select.select([worker.results], [], [], 0)[0]:
+                found += self._bury(worker)
+        return found
+
     def _overdue(self) -> list[Result]:
         """End workers whose record takes too long."""
         limit, now, found = self.simulator.timeout, time.monotonic(), []
@@ -271,7 +284,10 @@ class _Crew:
         """Take leave of a worker: say what became of the record it was running, and give the others back."""
         self.selector.unregister(worker.results)
         self.workers.remove(worker)
-        code = worker.process.wait() if verdict is None else None
+        code = None
+        if verdict is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = worker.process.wait(2.0)
         worker.close()
         self._tell_guardian(f"-{worker.process.pid}")
         self.num_stillborn += not worker.ready

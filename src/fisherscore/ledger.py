@@ -32,6 +32,8 @@ CREATE TABLE records (
 CREATE INDEX by_status ON records (status);
 CREATE TABLE sittings (id INTEGER PRIMARY KEY, started REAL, latest REAL, num_records INTEGER);
 """
+# SQLite's codes for a file that is not what it should be: a missing table, a corrupt page, no database at all.
+_DAMAGED = (1, 11, 26)
 _HEADER = struct.Struct("<qq")
 _ROWS_AT_ONCE = 10_000
 
@@ -100,13 +102,16 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file and release the lock."""
-        with _clear_errors(self.folder):
+        try:
             if self._lock is not None:
-                # One plain file is left, which can be copied, and read where nothing may be written.
-                self._connection.execute("PRAGMA journal_mode = DELETE")
+                # One plain file is left, which can be copied, and read where nothing may be written; unless somebody
+                # is reading just now.
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("PRAGMA journal_mode = DELETE")
             self._connection.close()
-        if self._lock is not None:
-            self._lock.close()
+        finally:
+            if self._lock is not None:
+                self._lock.close()
 
     def __enter__(self) -> "Ledger":
         return self
@@ -135,7 +140,7 @@ class Ledger:
         values = [_packed(row) for row in rows]
         now = time.time()
         with _clear_errors(self.folder), self._connection as connection:
-            connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            connection.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
             if self._sitting is None:
                 self._sitting = connection.execute(
                     "INSERT INTO sittings (started, latest, num_records) VALUES (?, ?, 0)", (now, now)
@@ -152,6 +157,12 @@ class Ledger:
             # The index on status holds every number, and nothing else: far quicker to read than the records.
             found = self._connection.execute(f"SELECT id FROM records INDEXED BY by_status {chosen}")  # noqa: S608
             return np.sort(np.fromiter((row[0] for row in found), np.int64))
+
+    def latents(self, size: int) -> np.ndarray:
+        """Read the latents of all records, in order, and nothing else."""
+        with _clear_errors(self.folder):
+            found = self._connection.execute("SELECT latent FROM records ORDER BY id")
+            return np.frombuffer(b"".join(row[0] for row in found)).reshape(-1, size)
 
     def counts(self) -> dict[str, int]:
         """Count records by what became of them."""
@@ -260,8 +271,10 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         mode = "ro" if read_only else "rw"
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=30.0)
         if not read_only:
-            # Where the file system cannot have it (some network ones), SQLite keeps its older journal.
-            connection.execute("PRAGMA journal_mode = WAL")
+            # Where the file system cannot have it (some network ones), or somebody is reading just now, SQLite keeps
+            # its older journal, and waits for readers.
+            with contextlib.suppress(sqlite3.OperationalError):
+                connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM facts").fetchone()
         return connection
@@ -318,8 +331,8 @@ def _clear_errors(folder: Path) -> Iterator[None]:
             what = "the disk could not be read or written. What was written before is safe"
         elif "locked" in text:
             what = "another process holds it"
-        elif isinstance(error, sqlite3.OperationalError) and "readonly" in text:
-            what = "it may not be written to"
+        elif getattr(error, "sqlite_errorcode", 11) & 0xFF not in _DAMAGED:
+            what = "it cannot be read or written"
         else:
             what = "the file is damaged. Restore it from a copy, or delete the folder and simulate again"
         raise CampaignError(f"{folder / FILE}: {what} (SQLite: {text}).") from error

@@ -4,7 +4,6 @@ A recipe is a small frozen record of choices. Users pass its name, or an instanc
 """
 
 import abc
-import os
 import platform
 import warnings
 from collections.abc import Iterator
@@ -43,6 +42,7 @@ _REMEMBERED = 50_000
 # Training holds its data many times over (as read, shuffled, standardised, in single precision, the next part of them)
 # and compiles; measured, it takes some thirteen times what one part takes.
 _COPIES = 20
+_COPIES_OF_ALL = 5
 
 
 @dataclass(frozen=True)
@@ -258,9 +258,11 @@ def fit(
         raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
     chosen = _named(recipe, sims)
     _check_failures(sims, allow_failures)
-    if isinstance(sims, StoredSimulations) and sims.num_bytes > _memory(memory):
-        return _fit_larger_than_memory(chosen, sims, _memory(memory), seed=as_seed(seed), progress=progress)
-    good = sims.ok()
+    if isinstance(sims, StoredSimulations) and _COPIES_OF_ALL * sims.num_bytes > (most := _memory(memory)):
+        if checkpoint is not None:
+            raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
+        return _fit_larger_than_memory(chosen, sims, most, seed=as_seed(seed), progress=progress)
+    good = replace(sims.ok(), provenance={**sims.provenance, "failure_rate": sims.failure_rate})
     if len(good) < _FEWEST:
         raise ArgumentError(f"sims: expected at least {_FEWEST} simulations that succeeded, got {len(good)}.")
     _warn_if_imprecise(good)
@@ -271,8 +273,9 @@ def _memory(gigabytes: float | None) -> float:
     """Return how many bytes training data may take."""
     if gigabytes is None:
         try:
-            return 0.5 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (ValueError, OSError, AttributeError):  # some systems do not say
+            lines = Path("/proc/meminfo").read_text().splitlines()
+            return 0.5 * next(1024 * float(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        except (OSError, StopIteration):  # some systems do not say
             return float("inf")
     if not gigabytes > 0:
         raise ArgumentError(f"memory: expected gigabytes above 0, got {gigabytes!r}.")
@@ -284,6 +287,8 @@ def _fit_larger_than_memory(
 ) -> NetworkScore:
     """Fit to random parts of a campaign, each a fraction of the memory, since training needs several copies."""
     size = int(len(sims) * num_bytes / sims.num_bytes / _COPIES)
+    if round(len(sims) * (1 - sims.failure_rate)) < 2 * _FEWEST:
+        raise ArgumentError(f"sims: expected at least {2 * _FEWEST} simulations that succeeded.")
     if size < _FEWEST:
         raise ArgumentError(f"memory: {num_bytes / 2**30:.3g} GB hold fewer than {_FEWEST} simulations to train on.")
     windows = sims.windows(size, seed=seed)
@@ -421,7 +426,7 @@ def _provenance(recipe: Recipe, sims: Simulations, seed: int) -> dict[str, Any]:
         "seed": seed,
         "simulations": dict(sims.provenance),
         "num_simulations": len(sims),
-        "failure_rate": sims.failure_rate,
+        "failure_rate": sims.provenance.get("failure_rate", sims.failure_rate),
         "data_sha256": sims.fingerprint(),
         "versions": {
             "fisherscore": __version__,

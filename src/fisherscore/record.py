@@ -87,7 +87,7 @@ class PythonRecord:
         """Call the function; whatever it raises is a recorded failure."""
         try:
             value = self.function(np.array(theta), np.random.default_rng(sequence))
-        except Exception as error:  # noqa: BLE001
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             return failure(RAISED, f"{type(error).__name__}: {error}")
         return judged(value, f"The simulator {self.name!r}")
 
@@ -96,7 +96,7 @@ def judged(value: Any, who: str) -> Outcome:
     """Look at what a simulator returned: an array of finite real numbers is data, all else a failure."""
     try:
         array = np.asarray(value)
-    except ValueError as error:
+    except Exception as error:  # noqa: BLE001  arrays of other libraries raise what they like
         return failure(BAD_OUTPUT, f"{who} must return an array of real numbers: {error}")
     if array.size == 0 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.iscomplexobj(array):
         return failure(
@@ -113,7 +113,9 @@ def judged(value: Any, who: str) -> Outcome:
 
 def failure(status: str, message: str) -> Outcome:
     """Describe a record without data, in at most a page of words."""
-    short = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 4] + " ..."
+    # Names of files may hold what is no text, which no ledger takes.
+    clean = message.encode("utf-8", "backslashreplace").decode()
+    short = clean if len(clean) <= _LONGEST_MESSAGE else clean[: _LONGEST_MESSAGE - 4] + " ..."
     return Outcome(status, None, short)
 
 

@@ -7,11 +7,13 @@ device.
 
 import abc
 import contextlib
+import functools
 import hashlib
 import inspect
 import io
 import os
 import shutil
+import sys
 import textwrap
 import tokenize
 from collections.abc import Callable, Sequence
@@ -28,6 +30,7 @@ from .command import PLACES, CommandRecord
 from .errors import ArgumentError, SimulationError
 from .record import NONFINITE, OK, Outcome, PythonRecord, RecordFunction, Stream, mock_stream, refuse_changed_shape
 
+_PLAIN = (int, float, complex, str, bytes, bool, tuple, type(None))
 # What may change in a source without changing what it does. (Indents are kept.)
 _LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
 
@@ -244,7 +247,14 @@ def from_command(
         limit,
     )
     chosen = name or Path(words[0]).name
-    identity = {"kind": "command", "name": chosen, "arguments": words, "input_format": input_format}
+    identity = {
+        "kind": "command",
+        "name": chosen,
+        "arguments": words,
+        "input_format": input_format,
+        "names": None if names is None else list(names),
+        "files": {word: _file_digest(path) for word, path in zip(words, record.arguments, strict=True)},
+    }
     return RecordSimulator(record, chosen, identity)
 
 
@@ -291,8 +301,23 @@ def _existing(word: str) -> str:
     return os.path.abspath(word) if os.path.sep in word and os.path.exists(word) else word
 
 
+def _file_digest(path: str) -> str | None:
+    """Return a hash of a file of the user's own; interpreters and what the system brings may be updated."""
+    system = path.startswith(("/usr/", "/bin/", "/opt/")) or os.path.realpath(path) == os.path.realpath(sys.executable)
+    if system or not os.path.isfile(path):
+        return None
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
 def source_digest(function: Any) -> str | None:
-    """Return a hash of a function's source, without comments and blanks; None where there is no source."""
+    """Return a hash of a function's source, without comments and blanks; None where there is no source.
+
+    What a partial function or a closure holds counts where it is a plain value.
+    """
+    if isinstance(function, functools.partial):
+        held = repr([v if isinstance(v, _PLAIN) else type(v) for v in (*function.args, *function.keywords.items())])
+        return hashlib.sha256(f"{source_digest(function.func)}{held}".encode()).hexdigest()[:16]
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
@@ -300,4 +325,7 @@ def source_digest(function: Any) -> str | None:
     with contextlib.suppress(tokenize.TokenError, IndentationError):  # a lambda amid a call: its lines as they are
         tokens = tokenize.generate_tokens(io.StringIO(source).readline)
         source = "\n".join(t.string for t in tokens if t.type not in _LAYOUT)
+    for cell in getattr(function, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # a cell that is not filled yet
+            source += repr(cell.cell_contents) if isinstance(cell.cell_contents, _PLAIN) else ""
     return hashlib.sha256(source.encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from .latent import GaussianLatent, Latent
 from .ledger import Ledger, Table, is_running
 from .proposal import Proposal
 from .record import OK, STATUSES
+from .selection import success_weights
 from .simulations import Simulations
 
 # The closed list of distributions a campaign's folder may name.
@@ -73,6 +74,9 @@ class StoredSimulations(Simulations):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} simulations of {', '.join(self.proposal.names)} in {self.folder}>"
 
     @functools.cached_property
     def _table(self) -> Table:
@@ -131,10 +135,24 @@ class StoredSimulations(Simulations):
         )
 
     def windows(self, size: int, *, seed: int = 0) -> Iterator[Simulations]:
-        """Read successes in random order for ever, ``size`` at a time: training data larger than memory."""
-        size = min(as_count(size, "size"), len(self._successes))
-        for sweep in itertools.count():
-            yield from self._shuffled(self._successes, size, [as_seed(seed), sweep], whole=True)
+        """Read successes in random order for ever, ``size`` at a time: training data larger than memory.
+
+        The first part does not come again, so that what is held out of it stays unseen.
+        """
+        order = np.random.default_rng([as_seed(seed)]).permutation(self._successes)
+        size = min(as_count(size, "size"), len(order) // 2)
+        yield from self._shuffled(order[:size], size, [as_seed(seed), 0], whole=True)
+        for sweep in itertools.count(1):
+            yield from self._shuffled(order[size:], size, [as_seed(seed), sweep], whole=True)
+
+    @functools.cached_property
+    def _weights(self) -> np.ndarray | None:
+        """Weights of all successes, in order, where some failed: found from the latents alone."""
+        if len(self._successes) == len(self):
+            return None
+        with Ledger.open(self.folder) as ledger:
+            latents = ledger.latents(self.facts["num_latents"])[np.isin(ledger.indices(), self.indices)]
+        return success_weights(latents, np.isin(self.indices, self._successes))
 
     def batches(self, size: int, *, seed: int = 0) -> Iterator[Simulations]:
         """Read all records once, in random order, ``size`` of them in memory at a time."""
@@ -148,7 +166,11 @@ class StoredSimulations(Simulations):
             with Ledger.open(self.folder) as ledger:
                 # Read in the order of the file, which is far quicker, and shuffled again.
                 table = ledger.read(np.sort(order[begin : begin + size]))
-            yield self._rows(table, rng.permutation(len(table.indices)))
+            mixed = rng.permutation(len(table.indices))
+            part = self._rows(table, mixed)
+            if whole and self._weights is not None:
+                part = replace(part, weights=self._weights[np.searchsorted(self._successes, table.indices[mixed])])
+            yield part
 
 
 def open_campaign(
@@ -228,7 +250,8 @@ def campaign_status(path: str | Path) -> CampaignStatus:
     folder = Path(path)
     with Ledger.open(folder) as ledger:
         counts = {s: n for s in STATUSES if (n := ledger.counts().get(s))}
-        planned, sittings, words = ledger.facts()["num_simulations"], ledger.sittings(), ledger.first_message()
+        facts, sittings, words = ledger.facts(), ledger.sittings(), ledger.first_message()
+    planned = facts.get("num_planned") or facts["num_simulations"]
     running = is_running(folder)
     rate = None
     if sittings:

@@ -58,4 +58,9 @@ def main(task_pipe: int, result_pipe: int) -> None:
         except EOFError:
             return
         for index, theta, stream in numbers:
-            send(results, (index, record(theta, stream.sequence(index))))
+            try:
+                outcome = record(theta, stream.sequence(index))
+            except Exception:  # noqa: BLE001  no fault of the simulator's, whose own are outcomes: nothing can go on
+                send(results, (None, traceback.format_exc(limit=-2)))
+                return
+            send(results, (index, outcome))

@@ -149,3 +149,67 @@ def test_batches_give_every_record_once_in_random_order(folder):
     mixed = np.concatenate(parts)
     assert not np.array_equal(mixed, sims.x)
     np.testing.assert_array_equal(np.sort(mixed, axis=0), np.sort(sims.x, axis=0))
+
+
+def test_a_record_does_not_depend_on_its_neighbours():
+    """Also where drawing the latent multiplies matrices, whose rounding could depend on the batch."""
+    from fisherscore.campaign import _Plan
+
+    covariance = np.eye(3) + 0.5
+    latent = fs.GaussianLatent(covariance)
+    proposal = fs.normal(a=(0.0, 1.0), b=(0.0, 1.0), c=(0.0, 1.0))
+    plan = _Plan(fs.from_jax(noise), proposal, latent, additive=False, seed=3)
+    theta, z = plan.parameters(np.arange(500))
+    for some in (np.arange(7), np.arange(1, 500, 3), np.array([499])):
+        np.testing.assert_array_equal(plan.parameters(some)[0], theta[some])
+        np.testing.assert_array_equal(plan.parameters(some)[1], z[some])
+
+
+def test_a_campaign_ends_well_while_somebody_reads(folder):
+    with ledger.Ledger.create(folder, {}) as store:
+        reader = sqlite3.connect(folder / ledger.FILE)
+        rows = reader.execute("SELECT * FROM records")
+        rows.fetchone()  # a reader in the middle of the table
+        store.set_facts(num_simulations=300)
+    rows.close()
+    reader.close()
+    assert len(fs.simulate(fs.from_jax(noise), BOX, 500, seed=1, out=folder)) == 500
+
+
+def test_words_that_are_no_text_are_kept(tmp_path):
+    def odd(theta, rng):
+        if rng.uniform() < 0.2:
+            raise OSError("no file \udcff")
+        return theta
+
+    sims = fs.simulate(fs.from_python(odd), BOX, 30, out=tmp_path)
+    assert "udcff" in next(iter(sims.messages.values()))
+
+
+def test_what_was_lost_is_run_again_and_failures_are_not(tmp_path):
+    def odd(theta, rng):
+        if rng.uniform() < 0.2:
+            raise ValueError("its own fault")
+        return theta
+
+    first = fs.simulate(fs.from_python(odd), BOX, 30, out=tmp_path)
+    with ledger.Ledger.create(tmp_path, {}) as store:
+        table = store.read(np.array([3]))
+        store.append([ledger.Row(3, "lost", table.theta[0], table.latent[0], None, "killed")])
+    assert fs.campaign_status(tmp_path).counts["lost"] == 1
+    again = fs.simulate(fs.from_python(odd), BOX, 30, out=tmp_path)
+    np.testing.assert_array_equal(again.x, first.x)
+    assert (again.status == first.status).all()
+
+
+def test_a_simulator_that_always_fails_stops_every_time(tmp_path):
+    def never(theta, rng):
+        raise ValueError("never")
+
+    for _ in range(2):
+        with pytest.raises(fs.SimulationError, match="never"):
+            fs.simulate(fs.from_python(never), BOX, 10_000, out=tmp_path)
+        assert fs.campaign_status(tmp_path).num_done == 10
+    with pytest.raises(fs.SimulationError, match="NaN or infinite"):
+        fs.simulate(fs.from_jax(lambda key, t: t / 0 * 0), BOX, 100_000, out=tmp_path / "jax")
+    assert fs.campaign_status(tmp_path / "jax").num_done < 10_000
