@@ -77,7 +77,10 @@ def test_the_commands_around_a_campaign(tmp_path):
     assert "expected name=low:high" in run(app, ["check-simulator", "-p", "a", "--", *command]).stderr
 
     for k in "12":
-        fs.simulate(fs.from_command(command), BOX, 12, out=tmp_path / k, shard=f"{k}/2")
+        options = ["-p", "a=0:1", "-p", "b=2:3", "--num-simulations", "12", "--out", str(tmp_path / k)]
+        done = run(app, ["simulate", *options, "--shard", f"{k}/2", "--workers", "2", "--", *command])
+        assert done.exit_code == 0 and "finished, 6 of 6" in done.output
+    whole = fs.simulate(fs.from_command(command), BOX, 12)
     assert (
         "12 simulations" in run(app, ["merge", str(tmp_path / "all"), str(tmp_path / "1"), str(tmp_path / "2")]).output
     )
@@ -85,6 +88,6 @@ def test_the_commands_around_a_campaign(tmp_path):
     assert json.loads(run(app, ["status", "--json", str(tmp_path / "1")]).output)["counts"] == {"ok": 6}
     assert "finished, 6 of 6" in run(app, ["status", str(tmp_path / "1")]).output
     assert run(app, ["export", str(tmp_path / "all"), str(tmp_path / "all.h5")]).exit_code == 0
-    assert len(fs.import_simulations(tmp_path / "all.h5")) == 12
+    np.testing.assert_array_equal(fs.import_simulations(tmp_path / "all.h5").x, whole.x)
     missing = run(app, ["status", str(tmp_path)])
     assert missing.exit_code == 1 and "expected a campaign's folder" in missing.stderr

@@ -69,6 +69,42 @@ def run(
         module.run(out, seed=seed, quick=quick, **{k: v for k, v in chosen.items() if v is not None})
 
 
+Command = Annotated[list[str], typer.Argument(help="The program: ./sim {input} {output}, after a --.")]
+Parameters = Annotated[list[str], typer.Option("--parameter", "-p", help="A parameter's range: name=low:high.")]
+Timeout = Annotated[float | None, typer.Option(help="Seconds after which a run is killed.")]
+InputFormat = Annotated[str, typer.Option(help="How the program is given its parameters: json or npy.")]
+
+
+@app.command()
+def simulate(
+    command: Command,
+    parameter: Parameters,
+    out: Annotated[Path, typer.Option(help="Folder of the campaign; the same call again goes on where it stopped.")],
+    num_simulations: Annotated[int, typer.Option(min=1, help="How many simulations the campaign has.")],
+    workers: Annotated[int, typer.Option(min=1, help="How many run at a time.")] = 1,
+    shard: Annotated[str | None, typer.Option(help="k/n: run the k-th of n parts, for job arrays; then merge.")] = None,
+    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, to run there.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    timeout: Timeout = None,
+    input_format: InputFormat = "json",
+) -> None:
+    """Run a campaign of an external simulator over a box of parameters.
+
+    Example: fisherscore simulate -p a=0:1 --out runs/mine --num-simulations 5000 --workers 8 -- ./sim {input} {output}
+    """
+    with _errors():
+        from .campaign import simulate as run_campaign
+        from .proposal import uniform
+        from .simulator import from_command
+        from .stored import campaign_status
+
+        simulator = from_command(command, timeout=timeout, input_format=input_format)
+        ranges = uniform([_range(text) for text in parameter])
+        engine = {"dask": dask} if dask else {"workers": workers}
+        run_campaign(simulator, ranges, num_simulations, seed=seed, out=out, shard=shard, **engine)
+        typer.echo(str(campaign_status(out)))
+
+
 @app.command()
 def status(
     folder: Annotated[Path, typer.Argument(help="A campaign's folder.")],
@@ -111,12 +147,12 @@ def export(
 
 @app.command("check-simulator")
 def check_simulator(
-    command: Annotated[list[str], typer.Argument(help="The program: ./sim {input} {output}, after a --.")],
-    parameter: Annotated[list[str], typer.Option("--parameter", "-p", help="A parameter's range: name=low:high.")],
+    command: Command,
+    parameter: Parameters,
     num_runs: Annotated[int, typer.Option(min=2, help="How many runs to try.")] = 5,
     num_simulations: Annotated[int | None, typer.Option(min=1, help="Estimate the cost of so many.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which a run is killed.")] = None,
-    input_format: Annotated[str, typer.Option(help="json or npy.")] = "json",
+    timeout: Timeout = None,
+    input_format: InputFormat = "json",
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")] = False,
 ) -> None:
     """Run an external simulator a few times: does it work, is it repeatable, what will a campaign cost?
@@ -153,3 +189,6 @@ def _errors() -> Iterator[None]:
     except FisherScoreError as error:
         typer.echo(f"fisherscore: {error}", err=True)
         raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("fisherscore: stopped. What is done is kept; the same command goes on from here.", err=True)
+        raise typer.Exit(130) from None
