@@ -26,7 +26,7 @@ def draws(num, seed):
 
 
 def test_its_score_is_that_of_a_known_density():
-    u, x = draws(4_000, 0)
+    u, x = draws(10_000, 0)
     network, scale, history = Density(num_steps=2_000).fit((u, x), key=jax.random.key(0), progress=False)
     u, x = draws(1_000, 1)
     exact = np.asarray(jax.vmap(jax.grad(log_density))(u, x))

@@ -119,11 +119,15 @@ class StoredSimulations(Simulations):
         with Ledger.open(self.folder) as ledger:
             return {k: n for k, n in ledger.counts().items() if k != OK}, ledger.first_message()
 
-    def take(self, rows: np.ndarray) -> Simulations:
+    def ok(self) -> Simulations:
+        """Return the records that succeeded, in memory."""
+        return self.take(slice(None)).ok()
+
+    def take(self, rows: np.ndarray | slice) -> Simulations:
         """Return the named rows, in memory."""
         return self._rows(self._table, rows)
 
-    def _rows(self, table: Table, rows: np.ndarray) -> Simulations:
+    def _rows(self, table: Table, rows: np.ndarray | slice) -> Simulations:
         return Simulations(
             theta=table.theta[rows],
             latent=table.latent[rows],
