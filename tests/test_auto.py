@@ -77,6 +77,7 @@ def designs(problem, num):
     return {name: low + (high - low) * u for name, u in unit.items()}
 
 
+@pytest.mark.slow
 def test_existing_simulations_of_any_design_give_the_same_score():
     problem = fs.problems.poisson_counts()
     recipe = fs.AutoRecipe(closed_forms=("location_scale", "moments"), density=None)

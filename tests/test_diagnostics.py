@@ -86,6 +86,7 @@ def test_identities_raise_few_false_alarms():
         assert fs.diagnose(EXACT, sims, num_posteriors=0).passed
 
 
+@pytest.mark.slow
 def test_calibration_and_coverage_pass_for_a_good_model_and_fail_for_one_scaled_by_a_third():
     good = fs.diagnose(EXACT, SIMS, num_posteriors=600, seed=1)
     assert good["calibration"].verdict == good["coverage"].verdict == "pass"

@@ -139,7 +139,7 @@ def test_equal_seeds_do_not_share_noise():
     noise = (sims.x - sims.latent)[:, 0]
     mock = simulator.draw(np.zeros((500, 1)))[:, 0]
     assert abs(np.corrcoef(noise, mock)[0, 1]) < 0.2
-    from fisherscore.simulator import forecast_stream
+    from fisherscore.record import forecast_stream
 
     fresh = simulator.draw_stream(np.zeros((500, 1)), forecast_stream(0))[:, 0]
     assert abs(np.corrcoef(noise, fresh)[0, 1]) < 0.2 and abs(np.corrcoef(mock, fresh)[0, 1]) < 0.2

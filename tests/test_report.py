@@ -2,6 +2,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 import fisherscore as fs
@@ -43,6 +44,7 @@ def cheap_lensing():
     )
 
 
+@pytest.mark.slow
 def test_weak_lensing_runs_from_simulation_to_page(tmp_path, monkeypatch):
     # The real spectra take minutes to compile and have their own tests; CI runs the whole command once beside these.
     monkeypatch.setattr("fisherscore.experiments.weak_lensing.weak_lensing", cheap_lensing)
