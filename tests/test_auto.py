@@ -8,6 +8,9 @@ import pytest
 import fisherscore as fs
 from fisherscore.density import Density
 
+# Together they take minutes; the docstrings of the recipes are the quick look.
+pytestmark = pytest.mark.slow
+
 NO_NETWORK = fs.AutoRecipe(density=None)
 
 
@@ -25,7 +28,6 @@ def test_auto_is_accurate_and_knows_its_error(name, bound):
     assert model.has_density and set(model.record["weights"]) == {"gaussian", "location_scale", "moments", "mapped"}
 
 
-@pytest.mark.slow
 def test_networks_join_where_closed_forms_fail_and_only_there():
     problem = fs.problems.two_signs()
     forms = ("location_scale",)
@@ -41,7 +43,6 @@ def test_networks_join_where_closed_forms_fail_and_only_there():
     assert not exact.record["network_used"] and set(exact.record["weights"]) == {"location_scale"}
 
 
-@pytest.mark.slow
 def test_large_data_get_a_network_of_their_own():
     """Beyond what a density can hold, a network is trained on what the closed forms leave: here a variance."""
 
@@ -77,7 +78,6 @@ def designs(problem, num):
     return {name: low + (high - low) * u for name, u in unit.items()}
 
 
-@pytest.mark.slow
 def test_existing_simulations_of_any_design_give_the_same_score():
     problem = fs.problems.poisson_counts()
     recipe = fs.AutoRecipe(closed_forms=("location_scale", "moments"), density=None)
