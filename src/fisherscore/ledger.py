@@ -35,7 +35,6 @@ CREATE TABLE sittings (id INTEGER PRIMARY KEY, started REAL, latest REAL, num_re
 # SQLite's codes for a file that is not what it should be: a missing table, a corrupt page, no database at all.
 _DAMAGED = (1, 11, 26)
 _HEADER = struct.Struct("<qq")
-_ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
