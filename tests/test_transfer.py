@@ -73,7 +73,7 @@ def test_the_commands_around_a_campaign(tmp_path):
     as_json = run(app, ["check-simulator", "--json", "-p", "a=0:1", "--", *command])
     assert json.loads(as_json.output)["x_shape"] == [1]
     silent = [sys.executable, "-c", "pass", "{input}", "{output}"]
-    assert run(app, ["check-simulator", "-p", "a=0:1", "--", *silent]).exit_code == 1
+    assert run(app, ["check-simulator", "-p", "a=0:1", "--", *silent]).exit_code == 3
     assert "expected name=low:high" in run(app, ["check-simulator", "-p", "a", "--", *command]).stderr
 
     for k in "12":

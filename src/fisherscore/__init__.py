@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .diagnostics import diagnose as diagnose
     from .errors import ArgumentError as ArgumentError
     from .errors import CampaignError as CampaignError
+    from .errors import ConfigurationError as ConfigurationError
     from .errors import FisherScoreError as FisherScoreError
     from .errors import FisherScoreWarning as FisherScoreWarning
     from .errors import MissingExtraError as MissingExtraError
@@ -77,6 +78,7 @@ _HOMES = {
     "errors": (
         "ArgumentError",
         "CampaignError",
+        "ConfigurationError",
         "FisherScoreError",
         "FisherScoreWarning",
         "MissingExtraError",

@@ -4,6 +4,11 @@ Score error:  err = E[(ŝ − s)ᵀ F̄⁻¹ (ŝ − s)] / p  over θ from the t
 of s sᵀ over the same pairs. 0 is perfect; 1 is what predicting zero scores. Every direction weighs by how well it is
 constrained, so that a badly learned weak direction cannot hide.
 
+>>> import fisherscore as fs
+>>> problem = fs.problems.linear_gaussian()
+>>> fs.accuracy.score_error(problem.exact_model(), problem).mean
+0.0
+
 Field error: |ŝ − s| / |s| over the whole training region for one fixed observation, implausible corners included.
 """
 

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .arguments import as_count, as_seed
-from .dask_engine import Dask
-from .engine import Engine, Here, Job, Result, Workers
+from .engine import Engine, Job, Result
 from .errors import ArgumentError, CampaignError, SimulationError
 from .latent import Latent, additive_latent
 from .ledger import Ledger, Row, Table
+from .placement import engine_for
 from .progress import progress_bar
 from .proposal import Proposal
 from .record import BAD_OUTPUT, LOST, OK, failure, refuse_changed_shape, training_stream
@@ -74,7 +74,7 @@ def simulate(
         additive=latent is None,
         seed=as_seed(seed),
     )
-    engine = _engine(simulator, workers, dask)
+    engine = engine_for(simulator, workers, dask)
     wanted = _shard(shard, num, out)
     if out is None:
         memory = _Memory()
@@ -106,7 +106,7 @@ class _Plan:
             "plan": {
                 # Tells apart latents and proposals that cannot be described; in few digits, for other machines' sake.
                 "first_parameters": [f"{v:.4g}" for v in (*theta[0], *z[0])],
-                "simulator": self.simulator.identity,
+                "simulator": self.simulator.identity | ({"code": self.simulator.code} if self.simulator.code else {}),
                 "proposal": described_proposal(self.proposal),
                 "latent": described_latent(self.latent),
                 "additive_noise": self.additive,
@@ -260,19 +260,6 @@ class _Keeper:
             self.store.set_facts(x_shape=list(self.shape))
         if rows:
             self.store.append(rows)
-
-
-def _engine(simulator: Simulator, workers: Any, dask: Any) -> Engine:
-    if dask is not None:
-        if workers is not None:
-            raise ArgumentError("workers, dask: expected one of the two, got both.")
-        return Dask(dask)
-    if workers is not None:
-        return Workers(as_count(workers, "workers"))
-    # A program would outlive a kill of this process; a worker sees to it that it does not.
-    if isinstance(simulator, RecordSimulator) and (simulator.is_command or simulator.timeout is not None):
-        return Workers(1)
-    return Here()
 
 
 def _shard(shard: str | None, num: int, out: Any) -> np.ndarray:

@@ -1,12 +1,14 @@
 """The command line. Heavy modules are imported inside the commands, so that ``--help`` answers at once."""
 
 import json
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +18,9 @@ from .errors import ArgumentError, FisherScoreError
 app = typer.Typer(
     help="Learn the Fisher score of any simulator, and put it to work.", no_args_is_help=True, add_completion=True
 )
+
+# Exit codes: 0 done; 1 an error, told in one line; 2 wrong usage; 3 done, and not to be trusted; 130 interrupted.
+FAILED, UNTRUSTED, INTERRUPTED = 1, 3, 130
 
 
 class Experiment(StrEnum):
@@ -47,26 +52,119 @@ def main(
     """Learn the Fisher score of any simulator, and put it to work."""
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Write the result as JSON, for machines; all else to stderr.")]
+File = Annotated[Path, typer.Argument(help="An analysis file; fisherscore init writes one.", metavar="FILE")]
+
+
+def _things_to_run(incomplete: str) -> list[str]:
+    return [n for n in (*Experiment, *map(str, Path().glob("*.toml"))) if n.startswith(incomplete)]
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="Name of the new file.", metavar="FILE")] = Path("analysis.toml"),
+) -> None:
+    """Write a commented analysis file, and beside it a small simulator to start from; both run as they are."""
+    with _errors():
+        from .configuration import write_template
+
+        written = write_template(file)
+        typer.echo(f"wrote {' and '.join(map(str, written))}. Next: fisherscore run {file}")
+
+
 @app.command()
 def run(
-    experiment: Annotated[Experiment, typer.Argument(help="Which experiment to run.")],
-    out: Annotated[Path, typer.Option(help="Folder for figures, numbers and the model.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="An analysis file (.toml), or an experiment of the paper: weak-lensing or linear-gaussian.",
+            metavar="FILE|EXPERIMENT",
+            autocompletion=_things_to_run,
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder of an experiment's results.")] = None,
     num_simulations: Annotated[
-        int | None, typer.Option(min=100, help="How many simulations to train on.  [default: the experiment's own]")
+        int | None, typer.Option(min=100, help="How many simulations an experiment trains on.")
     ] = None,
-    recipe: Annotated[
-        RecipeName | None, typer.Option(help="How to fit.  [default: paper for linear-gaussian, else auto]")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare and check with less, for a first look.")] = False,
+    recipe: Annotated[RecipeName | None, typer.Option(help="How an experiment fits.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random in an experiment.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Let an experiment compare and check with less.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run a complete experiment: simulate, fit, compare with the truth, and write figures and numbers."""
-    from importlib import import_module
+    """Run a whole analysis: simulate, fit, forecast, sample, check and report. What is done already is not done again.
 
-    module = import_module(f".experiments.{experiment.name}", __package__)
-    chosen = {"num_simulations": num_simulations, "recipe": recipe and recipe.value}
+    Exit code 3 says that it ran, and that its own checks advise against trusting it.
+    """
+    chosen = {"num_simulations": num_simulations, "recipe": recipe and recipe.value, "seed": seed, "quick": quick}
+    given = {k: v for k, v in chosen.items() if v not in (None, False)}
+    if what in list(Experiment):
+        if out is None:
+            raise typer.BadParameter("an experiment needs a folder for its results.", param_hint="--out")
+        _run_experiment(Experiment(what), out, given, as_json)
+        return
+    if not what.endswith(".toml"):
+        known = ", ".join(Experiment)
+        raise typer.BadParameter(f"expected a file ending in .toml, or one of {known}; got {what!r}.")
+    if out is not None or given:
+        raise typer.BadParameter("an analysis file says all this itself; options are for the experiments.")
+    _run_stages(Path(what), None, as_json)
+
+
+def _run_experiment(experiment: Experiment, out: Path, chosen: dict[str, Any], as_json: bool) -> None:
     with _errors():
-        module.run(out, seed=seed, quick=quick, **{k: v for k, v in chosen.items() if v is not None})
+        module = import_module(f".experiments.{experiment.name}", __package__)
+        with redirect_stdout(sys.stderr) if as_json else nullcontext():
+            result = module.run(out, **chosen)
+        if as_json:
+            typer.echo(json.dumps(result))
+
+
+def _run_stages(file: Path, stages: tuple[str, ...] | None, as_json: bool) -> None:
+    """Run stages of an analysis file; the exit code says whether they advise against trusting it."""
+    with _errors():
+        from .analysis import STAGES, Analysis
+        from .analysis_report import verdict
+        from .configuration import read_configuration
+
+        analysis = Analysis(read_configuration(file), say=lambda words: typer.echo(words, err=as_json))
+        results = analysis.run(stages or STAGES)
+        good, reasons = verdict(results)
+        if as_json:
+            typer.echo(json.dumps({"trusted": good, "reasons": reasons, "stages": results}))
+        elif stages is None:
+            typer.echo(" ".join(reasons))
+        if good is False and (stages is None or "check" in stages or "sample" in stages):
+            raise typer.Exit(UNTRUSTED)
+
+
+@app.command()
+def fit(file: File, as_json: AsJson = False) -> None:
+    """Learn the score from the simulations of an analysis."""
+    _run_stages(file, ("fit",), as_json)
+
+
+@app.command()
+def forecast(file: File, as_json: AsJson = False) -> None:
+    """Forecast the errors of an analysis: Fisher matrix, plug-in and conservative."""
+    _run_stages(file, ("forecast",), as_json)
+
+
+@app.command()
+def sample(file: File, as_json: AsJson = False) -> None:
+    """Find the best fit and sample the posterior of the observation."""
+    _run_stages(file, ("sample",), as_json)
+
+
+@app.command()
+def check(file: File, as_json: AsJson = False) -> None:
+    """Check the score on simulations it has not seen. Exit code 3: a check failed."""
+    _run_stages(file, ("check",), as_json)
+
+
+@app.command()
+def report(file: File, as_json: AsJson = False) -> None:
+    """Write the page of an analysis, with all that is done so far."""
+    _run_stages(file, ("report",), as_json)
 
 
 Command = Annotated[list[str], typer.Argument(help="The program: ./sim {input} {output}, after a --.")]
@@ -77,21 +175,40 @@ InputFormat = Annotated[str, typer.Option(help="How the program is given its par
 
 @app.command()
 def simulate(
-    command: Command,
-    parameter: Parameters,
-    out: Annotated[Path, typer.Option(help="Folder of the campaign; the same call again goes on where it stopped.")],
-    num_simulations: Annotated[int, typer.Option(min=1, help="How many simulations the campaign has.")],
+    command: Annotated[
+        list[str], typer.Argument(help="An analysis file; or a program after a --: ./sim {input} {output}.")
+    ],
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="A parameter's range: name=low:high.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the campaign; the same call again goes on where it stopped.")
+    ] = None,
+    num_simulations: Annotated[int | None, typer.Option(min=1, help="How many simulations it has.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="How many run at a time.")] = 1,
-    shard: Annotated[str | None, typer.Option(help="k/n: run the k-th of n parts, for job arrays; then merge.")] = None,
+    shard: Annotated[str | None, typer.Option(help="k/n: run the k-th of n parts, for job arrays.")] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, to run there.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     timeout: Timeout = None,
     input_format: InputFormat = "json",
 ) -> None:
-    """Run a campaign of an external simulator over a box of parameters.
+    """Run the simulations of an analysis file, or a campaign of an external program over a box of parameters.
+
+    Of an analysis file, only --shard may be given beside it; shards are joined by the next stage that is run whole.
+
+    Example: fisherscore simulate analysis.toml
 
     Example: fisherscore simulate -p a=0:1 --out runs/mine --num-simulations 5000 --workers 8 -- ./sim {input} {output}
     """
+    if len(command) == 1 and command[0].endswith(".toml"):
+        with _errors():
+            from .analysis import Analysis
+            from .configuration import read_configuration
+
+            Analysis(read_configuration(command[0]), say=typer.echo).run_simulate(shard)
+        return
+    if parameter is None or out is None or num_simulations is None:
+        raise typer.BadParameter("a program needs --parameter, --out and --num-simulations.")
     with _errors():
         from .campaign import simulate as run_campaign
         from .proposal import uniform
@@ -108,7 +225,7 @@ def simulate(
 @app.command()
 def status(
     folder: Annotated[Path, typer.Argument(help="A campaign's folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how far a campaign is, while it runs or afterwards."""
     with _errors():
@@ -153,7 +270,7 @@ def check_simulator(
     num_simulations: Annotated[int | None, typer.Option(min=1, help="Estimate the cost of so many.")] = None,
     timeout: Timeout = None,
     input_format: InputFormat = "json",
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run an external simulator a few times: does it work, is it repeatable, what will a campaign cost?
 
@@ -169,7 +286,7 @@ def check_simulator(
         found = check(simulator, uniform(ranges), num_runs=num_runs, num_simulations=num_simulations)
         typer.echo(json.dumps(found.as_dict()) if as_json else str(found))
         if found.problems:
-            raise typer.Exit(1)
+            raise typer.Exit(UNTRUSTED)
 
 
 def _range(text: str) -> tuple[str, tuple[float, float]]:
@@ -183,12 +300,16 @@ def _range(text: str) -> tuple[str, tuple[float, float]]:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Print errors of ours as one line, without a traceback."""
+    """Print errors of ours, and of the disk, as one line, without a traceback."""
     try:
         yield
-    except FisherScoreError as error:
+    except (FisherScoreError, OSError) as error:
         typer.echo(f"fisherscore: {error}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
         typer.echo("fisherscore: stopped. What is done is kept; the same command goes on from here.", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
+
+
+if __name__ == "__main__":
+    app()

@@ -21,7 +21,13 @@ from .score_model import ScoreModel
 
 
 class CombinedScore(ScoreModel):
-    """Independent probes: data are a tuple with one entry per model; parameters are matched by name."""
+    """Independent probes: data are a tuple with one entry per model; parameters are matched by name.
+
+    >>> import fisherscore as fs
+    >>> model = fs.problems.linear_gaussian().exact_model()
+    >>> isinstance(fs.combine(model, model), fs.CombinedScore)
+    True
+    """
 
     models: tuple[ScoreModel, ...]
     low: np.ndarray

@@ -22,7 +22,14 @@ from .score_model import ScoreModel
 
 @dataclass(frozen=True)
 class Summary:
-    """A function of data: ``summary(x)`` has one number per kept parameter, in that parameter's units."""
+    """A function of data: ``summary(x)`` has one number per kept parameter, in that parameter's units.
+
+    >>> import fisherscore as fs
+    >>> model = fs.problems.linear_gaussian().exact_model()
+    >>> summary = fs.compress(model, [0.0, 0.0])
+    >>> isinstance(summary, fs.Summary), summary([[0.5, 0.5], [1.0, 0.0]]).shape
+    (True, (2, 2))
+    """
 
     names: tuple[str, ...]
     theta0: np.ndarray

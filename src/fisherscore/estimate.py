@@ -46,6 +46,11 @@ class Estimate:
 
     ``sigma`` and ``covariance`` come from the observed information −∂ŝ/∂θ at the best fit; where a fit did not converge
     they are NaN and ``message`` says why.
+
+    >>> import fisherscore as fs
+    >>> model = fs.problems.linear_gaussian().exact_model()
+    >>> fs.maximum_likelihood(model, [0.5, -0.25]).message
+    'converged'
     """
 
     names: tuple[str, ...]

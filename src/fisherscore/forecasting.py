@@ -17,9 +17,11 @@ import numpy as np
 
 from .arguments import as_count, as_seed, as_theta
 from .combination import CombinedScore
+from .engine import Engine
 from .errors import ArgumentError, FisherScoreWarning
 from .fisher_matrix import FisherMatrix
-from .record import forecast_stream
+from .placement import draw_block, engine_for
+from .record import OK, forecast_stream
 from .score_model import ScoreModel
 from .simulator import Simulator
 from .table import columns
@@ -30,6 +32,8 @@ _STEP = 0.4
 # What that step leaves of relative error in D: all there is for simulators so smooth that paired noise cancels.
 _STEP_ERROR = 2e-3
 _NUM_BOOTSTRAP = 200
+# Dropping more failed runs than this would bias the forecast.
+_MOST_FAILURES = 0.01
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,12 @@ class Forecast:
     """Three Fisher matrices at one θ: ``plug_in``, ``slope`` and ``bound``, with the parameters by name.
 
     ``fisher``, ``covariance`` and ``sigma`` are the plug-in's; those ending in ``_bound`` the conservative ones.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> forecast = fs.forecast(problem.exact_model(), [0.0, 0.0], problem.simulator)
+    >>> forecast.fix("theta1").names, forecast.sigma_bound.round(1).tolist()
+    (('theta2',), [1.0, 1.0])
     """
 
     theta: np.ndarray
@@ -162,11 +172,19 @@ class Forecast:
 
 
 def forecast(
-    model: ScoreModel, theta0: Any, simulator: Simulator, *, num_simulations: int = 10_000, seed: int = 0
+    model: ScoreModel,
+    theta0: Any,
+    simulator: Simulator,
+    *,
+    num_simulations: int = 10_000,
+    seed: int = 0,
+    workers: int | None = None,
+    dask: Any = None,
 ) -> Any:
     """Forecast parameter errors at ``theta0`` from fresh simulations; many rows of ``theta0`` give a list.
 
-    ``num_simulations`` is all that is spent on one θ: 2p + 1 points with as many simulations each.
+    ``num_simulations`` is all that is spent on one θ: 2p + 1 points with as many simulations each. They run here, or as
+    ``workers`` and ``dask`` say, like those of :func:`fisherscore.simulate`. Up to 1 % of them may fail.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -185,22 +203,32 @@ def forecast(
         raise ArgumentError(f"theta0: expected shape (p,) or (n, p), got {theta.shape}.")
     _refuse_outside(model, np.atleast_2d(theta))
     num = as_count(num_simulations, "num_simulations", minimum=20 * (2 * len(model.names) + 1))
+    engine = engine_for(simulator, workers, dask)
+    named = simulator.with_names(model.names)
+
+    def one(row: np.ndarray, number: int) -> Forecast:
+        def scores(at: np.ndarray, each: int) -> np.ndarray:
+            return _scores(model, row, at, named, engine, each, number)
+
+        return _forecast_one(model, row, scores, num, number)
+
     if theta.ndim == 2:
-        return [_forecast_one(model, row, simulator, num, as_seed(seed) + i) for i, row in enumerate(theta)]
-    return _forecast_one(model, theta, simulator, num, as_seed(seed))
+        return [one(row, as_seed(seed) + i) for i, row in enumerate(theta)]
+    return one(theta, as_seed(seed))
 
 
-def _forecast_one(model: ScoreModel, theta: np.ndarray, simulator: Simulator, num: int, seed: int) -> Forecast:
+def _forecast_one(
+    model: ScoreModel, theta: np.ndarray, scores: Callable[[np.ndarray, int], np.ndarray], num: int, seed: int
+) -> Forecast:
     p = len(theta)
     each = num // (2 * p + 1)
-    centre = _scores(model, theta, theta, simulator, each, seed)
-    steps = _steps(model, theta, centre)
+    centre = scores(theta, each)
+    steps = _steps(model, theta, centre[np.isfinite(centre).all(axis=1)])
     ends = np.stack(
-        [
-            [_scores(model, theta, theta + sign * steps[k] * np.eye(p)[k], simulator, each, seed) for sign in (-1, 1)]
-            for k in range(p)
-        ]
+        [[scores(theta + sign * steps[k] * np.eye(p)[k], each) for sign in (-1, 1)] for k in range(p)]
     )  # parameter, end, record, component
+    good = np.isfinite(centre).all(axis=1) & np.isfinite(ends).all(axis=(0, 1, 3))
+    centre, ends, each = centre[good], ends[:, :, good], int(good.sum())
     slopes = (ends[:, 1] - ends[:, 0]) / (2 * steps[:, None, None])
     # One estimate from the records, and replicates from records drawn again with replacement; pairs stay together.
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
@@ -218,11 +246,17 @@ def _forecast_one(model: ScoreModel, theta: np.ndarray, simulator: Simulator, nu
 
 
 def _scores(
-    model: ScoreModel, theta: np.ndarray, at: np.ndarray, simulator: Simulator, num: int, seed: int
+    model: ScoreModel, theta: np.ndarray, at: np.ndarray, simulator: Simulator, engine: Engine, num: int, seed: int
 ) -> np.ndarray:
-    """Simulate at ``at`` with the random numbers of ``seed`` and return the scores at θ; failures become an error."""
-    x = simulator.draw_stream(np.tile(at, (num, 1)), forecast_stream(seed))
-    return np.asarray(model.score(theta, x), np.float64)
+    """Simulate at ``at`` with the random numbers of ``seed`` and return the scores at θ, NaN where a run failed."""
+    rows = np.tile(at, (num, 1))
+    block = draw_block(simulator, rows, forecast_stream(seed), engine)
+    good = block.status == OK
+    if np.mean(~good) > _MOST_FAILURES:
+        block.refuse_failures(simulator.name, rows)
+    scores = np.full((num, len(theta)), np.nan)
+    scores[good] = model.score(theta, block.x[good])
+    return scores
 
 
 def _steps(model: ScoreModel, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:

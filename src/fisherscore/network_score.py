@@ -32,7 +32,15 @@ _REFERENCE = ("fisher_coefficients", "whitening", "distances")
 
 
 class NetworkScore(ScoreModel):
-    """A score network with its standardisation, as :func:`fisherscore.fit` returns it."""
+    """A score network with its standardisation, as :func:`fisherscore.fit` returns it.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 200)
+    >>> model = fs.fit(sims, recipe=fs.BaselineRecipe("gaussian"))
+    >>> isinstance(model, fs.NetworkScore), model.names, model.has_density
+    (True, ('theta1', 'theta2'), True)
+    """
 
     network: Network
     standardizer: Standardizer

@@ -1,4 +1,8 @@
-"""Pictures. Every function draws into Matplotlib axes and returns them; no science is done here."""
+"""Pictures. Every function draws into Matplotlib axes and returns them; no science is done here.
+
+>>> import fisherscore as fs
+>>> axes = fs.plot.score_field(fs.problems.linear_gaussian().exact_model(), [0.5, 0.5])
+"""
 
 import warnings
 from collections.abc import Sequence

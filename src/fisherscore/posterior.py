@@ -26,6 +26,12 @@ class Posterior:
 
     ``chains`` has shape (chains, draws, p). ``method`` says which sampler ran and ``correction`` what its accept step
     rests on. ``problems`` lists, in words, every reason not to trust the result; it is empty when there is none.
+
+    >>> import fisherscore as fs
+    >>> model = fs.problems.linear_gaussian().exact_model()
+    >>> posterior = fs.sample(model, [0.5, -0.5], num_samples=200, num_warmup=200)
+    >>> posterior.names, posterior.problems
+    (('theta1', 'theta2'), ())
     """
 
     names: tuple[str, ...]

@@ -12,6 +12,7 @@ from .errors import ArgumentError
 from .proposal import Proposal
 from .record import OK, Outcome, Stream
 from .simulator import RecordSimulator, Simulator
+from .table import duration
 
 _PURPOSE = 4  # a stream of its own: what is tried here is not what will be simulated
 
@@ -49,8 +50,9 @@ class SimulatorCheck:
             f"  one run takes {self.seconds_a_run:.3g} s",
         ]
         if self.seconds_in_all is not None:
-            hours = self.seconds_in_all / 3600
-            lines.append(f"  {self.num_simulations:,} simulations take about {hours:.2g} hours on one worker")
+            lines.append(
+                f"  {self.num_simulations:,} simulations take about {duration(self.seconds_in_all)} on one worker"
+            )
         lines += [f"  PROBLEM: {problem}" for problem in self.problems]
         return "\n".join([*lines, "  fit for a campaign" if not self.problems else "  not fit for a campaign yet"])
 

@@ -47,7 +47,12 @@ _COPIES_OF_ALL = 5
 
 @dataclass(frozen=True)
 class Recipe(abc.ABC):
-    """Base of all recipes."""
+    """Base of all recipes: ways to fit, with their settings.
+
+    >>> import fisherscore as fs
+    >>> [isinstance(recipe, fs.Recipe) for recipe in (fs.AutoRecipe(), fs.PaperRecipe())]
+    [True, True]
+    """
 
     @abc.abstractmethod
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:

@@ -17,14 +17,20 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   max-width: 62rem; padding: 1rem 1.25rem 4rem; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
 .verdict { border-left: 6px solid; padding: .6rem 1rem; background: var(--soft); font-weight: 600; }
-.good { border-color: var(--good); } .bad { border-color: var(--bad); }
+.good { border-color: var(--good); } .bad { border-color: var(--bad); } .open { border-color: var(--line); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .95rem; }
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); }
-td { font-variant-numeric: tabular-nums; }
-figure { margin: 1.2rem 0; } figure img { max-width: 100%; height: auto; background: #ffffff; border-radius: 4px; }
+td, th { white-space: nowrap; } td { font-variant-numeric: tabular-nums; }
+.facts td { white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
+.facts td:first-child { min-width: 8rem; }
+figure { margin: 1.2rem 0; }
+figure img { max-width: min(100%, 38rem); height: auto; background: #ffffff; border-radius: 4px; padding: .4rem;
+  box-sizing: border-box; }
 figcaption { font-size: .92rem; opacity: .85; }
 pre { background: var(--soft); padding: .8rem; overflow-x: auto; font-size: .85rem; }
-@media print { body { max-width: none; } figure, table, pre { break-inside: avoid; } }
+@media print { body { max-width: none; font-size: 11pt; } figure, tr, .verdict { break-inside: avoid; }
+  h2 { break-after: avoid; } figure img { max-width: 11cm; } pre { white-space: pre-wrap; }
+  th, td { white-space: normal; } }
 """
 
 
@@ -42,26 +48,36 @@ class Page:
         self.title = title
         self.parts: list[str] = []
 
-    def verdict(self, text: str, *, good: bool) -> None:
-        """Add a sentence that says whether to believe the rest."""
-        self.parts.append(f'<p class="verdict {"good" if good else "bad"}">{html.escape(text)}</p>')
+    def verdict(self, text: str, *, good: bool | None) -> None:
+        """Add a sentence that says whether to believe the rest; None is for what nobody has checked."""
+        kind = {True: "good", False: "bad", None: "open"}[good]
+        self.parts.append(f'<p class="verdict {kind}">{html.escape(text)}</p>')
+
+    def paragraph(self, text: str) -> None:
+        """Add a paragraph."""
+        self.parts.append(f"<p>{html.escape(text)}</p>")
+
+    def list(self, texts: Sequence[str]) -> None:
+        """Add a list of sentences."""
+        self.parts.append("<ul>" + "".join(f"<li>{html.escape(text)}</li>" for text in texts) + "</ul>")
 
     def section(self, title: str, text: str = "") -> None:
         """Start a section, with a sentence under its title."""
         self.parts.append(f"<h2>{html.escape(title)}</h2>")
         if text:
-            self.parts.append(f"<p>{html.escape(text)}</p>")
+            self.paragraph(text)
 
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Add a table."""
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "numbers") -> None:
+        """Add a table: of numbers, which scroll rather than wrap, or of facts, which wrap."""
         top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in head)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-        self.parts.append(
-            f"<div class='scroll'><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
-        )
+        inner = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+        self.parts.append(f"<div class='scroll'><table class='{kind}'>{inner}</table></div>")
 
     def figure(self, path: Path, caption: str) -> None:
-        """Embed a PNG with a caption, which is also its alternative text."""
+        """Embed a PNG with a caption, which is also its alternative text; one that was not drawn is left out."""
+        if not path.exists():
+            return
         data = base64.b64encode(path.read_bytes()).decode()
         words = html.escape(caption)
         self.parts.append(
@@ -74,7 +90,7 @@ class Page:
 
     def settings(self, facts: Mapping[str, object]) -> None:
         """Add a table of names and values."""
-        self.table(("setting", "value"), [(k, str(v)) for k, v in facts.items()])
+        self.table(("setting", "value"), [(k, str(v)) for k, v in facts.items()], "facts")
 
     def html(self) -> str:
         """Return the whole page."""

@@ -54,7 +54,13 @@ class Record(Mapping[str, Any]):
 
 
 class ScoreModel(eqx.Module):
-    """Base of all score models: ∇θ log p(x | θ) for named parameters over a training region."""
+    """Base of all score models: ∇θ log p(x | θ) for named parameters over a training region.
+
+    >>> import fisherscore as fs
+    >>> model = fs.problems.linear_gaussian().exact_model()
+    >>> isinstance(model, fs.ScoreModel), model.score([0.0, 0.0], [[0.5, 0.5], [1.0, 0.0]]).shape
+    (True, (2, 2))
+    """
 
     names: eqx.AbstractVar[tuple[str, ...]]
     units: eqx.AbstractVar[tuple[str, ...]]

@@ -43,12 +43,28 @@ class Block:
     status: np.ndarray
     messages: dict[int, str]
 
+    def refuse_failures(self, name: str, parameters: np.ndarray) -> None:
+        """Raise an error with the words of the first failure, where there is one."""
+        failed = np.flatnonzero(self.status != OK)
+        if len(failed):
+            first = int(failed[0])
+            raise SimulationError(
+                f"The simulator {name!r} failed at theta = {parameters[first].tolist()} with status "
+                f"{self.status[first]!r}: {self.messages[min(self.messages)]}"
+            )
+
 
 class Simulator(abc.ABC):
-    """Base of all simulators; made by :func:`from_python`, :func:`from_jax` or :func:`from_command`."""
+    """Base of all simulators; made by :func:`from_python`, :func:`from_jax` or :func:`from_command`.
+
+    >>> import fisherscore as fs
+    >>> isinstance(fs.from_python(lambda theta, rng: rng.normal(theta)), fs.Simulator)
+    True
+    """
 
     name: str
     block_size: int
+    code: str | None = None  # a digest of the file it was loaded from, where that is known
 
     @property
     @abc.abstractmethod
@@ -86,13 +102,7 @@ class Simulator(abc.ABC):
         for start in range(0, len(rows), self.block_size):
             part = rows[start : start + self.block_size]
             block = self.run(part, np.arange(start, start + len(part)), stream)
-            failed = np.flatnonzero(block.status != OK)
-            if len(failed):
-                first = int(failed[0])
-                raise SimulationError(
-                    f"The simulator {self.name!r} failed at theta = {part[first].tolist()} with status "
-                    f"{block.status[first]!r}: {block.messages[start + first]}"
-                )
+            block.refuse_failures(self.name, part)
             blocks.append(block.x)
         return np.concatenate(blocks)
 

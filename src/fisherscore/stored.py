@@ -24,6 +24,7 @@ from .proposal import Proposal
 from .record import OK, STATUSES
 from .selection import success_weights
 from .simulations import Simulations
+from .table import duration
 
 # The closed list of distributions a campaign's folder may name.
 _KNOWN = ("Uniform", "Normal", "LogNormal", "Gamma", "Beta", "Exponential", "HalfNormal", "Cauchy", "LogUniform")
@@ -238,7 +239,7 @@ class CampaignStatus:
         if self.records_a_second:
             lines.append(f"  {self.records_a_second:,.3g} a second in the latest sitting")
         if self.seconds_left is not None:
-            lines.append(f"  about {_duration(self.seconds_left)} left at that rate")
+            lines.append(f"  about {duration(self.seconds_left)} left at that rate")
         return "\n".join(lines)
 
 
@@ -265,13 +266,6 @@ def campaign_status(path: str | Path) -> CampaignStatus:
     return CampaignStatus(
         str(folder), planned, counts, running, rate, left / rate if rate and left > 0 else None, words
     )
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"
 
 
 def described_proposal(proposal: Proposal) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Lay out text in columns, for the tables that results print."""
+"""Lay out text for people: columns, and spans of time."""
 
 from collections.abc import Sequence
 
@@ -7,3 +7,15 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return one line per row, each column as wide as its longest cell."""
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def duration(seconds: float) -> str:
+    """Write a span of time in the largest unit of which there are at least two.
+
+    >>> duration(7_300)
+    '2.0 hours'
+    """
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.2g} seconds"

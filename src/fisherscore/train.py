@@ -34,7 +34,12 @@ _CHECKPOINT_VERSION = 1
 
 @dataclass(frozen=True)
 class Training:
-    """How to train: everything the loop needs but the network, the loss and the data."""
+    """How to train: everything the loop needs but the network, the loss and the data.
+
+    >>> import fisherscore as fs
+    >>> fs.NetworkRecipe(training=fs.Training(batch_size=64, patience=None)).training.batch_size
+    64
+    """
 
     num_epochs: int = 200
     batch_size: int | None = 256  # None: all rows at once

@@ -1,4 +1,10 @@
-"""Reference problems with everything known about them: proposal, simulator, and the exact score where it exists."""
+"""Reference problems with everything known about them: proposal, simulator, and the exact score where it exists.
+
+>>> import fisherscore as fs
+>>> problem = fs.problems.poisson_counts()
+>>> problem.score([1.0, 0.0], problem.simulator.draw([1.0, 0.0])).shape
+(2,)
+"""
 
 from .gaussian_covariance import gaussian_covariance
 from .linear_gaussian import linear_gaussian

@@ -1,0 +1,167 @@
+# ruff: noqa: E501
+"""The tutorial docs/tutorials/existing_simulations.md as a script; made from it by docs/to_script.py."""
+
+# %% [markdown]
+# # Simulations that already exist
+#
+# At the end of this page you have learned a score from a table of simulations that somebody else ran, some of which
+# failed, and have the posterior of an observation. Reading takes ten minutes; running takes about a minute on two cores.
+#
+# ## A table
+#
+# All that is needed is the parameters of every run and its data. How the parameters were chosen does not matter: a grid,
+# a Latin hypercube, clusters, gaps. The score at θ does not depend on the design.
+#
+# For this page a table is made here: the temperature of a cooling body at ten times, measured to one degree, on a Latin
+# hypercube of 2,500 points. The solver did not converge for hot bodies that cool fast; those runs left NaN behind.
+
+# %%
+import numpy as np
+from scipy.stats import qmc
+
+import fisherscore as fs
+
+times = np.linspace(0.0, 5.0, 10)
+rng = np.random.default_rng(0)
+theta = qmc.scale(qmc.LatinHypercube(2, seed=0).random(2_500), [40.0, 0.5], [80.0, 2.0])
+excess, constant = theta.T[..., None]
+x = 20.0 + excess * np.exp(-times / constant) + rng.normal(size=(2_500, 10))
+x[(theta[:, 0] > 70.0) & (theta[:, 1] < 0.8)] = np.nan
+np.savez("cooling.npz", theta=theta, x=x)
+
+
+# %% [markdown]
+# ## Look at what failed
+#
+# A file with arrays `theta` (runs, parameters) and `x` (runs, ...) can be read at once, given a proposal that names the
+# columns and says in which region to learn. This one is refused:
+
+
+# %%
+proposal = fs.uniform(excess=(40.0, 80.0), constant=(0.5, 2.0))
+try:
+    fs.import_simulations("cooling.npz", proposal=proposal)
+except fs.ArgumentError as error:
+    print(error)
+
+
+# %% [markdown]
+# OUTPUT1
+#
+# Before failed runs are dropped, ask why they failed.
+#
+# * **It depends on the parameters alone**, as here. Then dropping them only leaves a gap in the design, and the score is
+#   not biased. In the gap itself it is an extrapolation.
+# * **It depends on the data**, such as a run that stops when a fluctuation is too large. Then the runs that are left are
+#   not draws of x given θ, and what is learned is the score of x given that the run succeeded. No weighting mends that;
+#   the simulator has to be repaired.
+#
+# A first look is where they lie:
+
+
+# %%
+with np.load("cooling.npz") as table:
+    theta, x = table["theta"], table["x"]
+good = np.isfinite(x).all(axis=1)
+low, high = theta[~good].min(axis=0).round(2), theta[~good].max(axis=0).round(2)
+print(f"{np.sum(~good)} of {len(good)} failed, all between {low} and {high}")
+inside = (theta >= low).all(axis=1) & (theta <= high).all(axis=1)
+print(f"{np.mean(~good[inside]):.0%} of the runs there failed")
+
+
+# %% [markdown]
+# OUTPUT2
+#
+# They fill a corner of the region and nothing else: the parameters decide.
+#
+# ## Fit
+#
+# The rest is an ordinary set of simulations. Some rows are kept back for checks.
+
+
+# %%
+theta, x = theta[good], x[good]
+sims = fs.from_table(theta[:2_000], x[:2_000], proposal)
+fresh = fs.from_table(theta[2_000:], x[2_000:], proposal)
+model = fs.fit(sims)
+print(f"estimated error {model.record['estimated_error']:.4f}")
+
+
+# %% [markdown]
+# OUTPUT3
+#
+# Rows outside the proposal's region may stay: they help at its edge. `recipe="paper"` is not for tables, because it needs
+# noise added to the parameters before each run.
+#
+# ## Check
+#
+# `fs.diagnose` tests what holds for every score, whatever the truth, on rows the fit has not seen. The check of residuals
+# needs the paper's latent noise and is left out for tables.
+
+
+# %%
+print(fs.diagnose(model, fresh, num_posteriors=0))
+
+
+# %% [markdown]
+# OUTPUT4
+#
+# What verdicts mean, and what to do when one is not `pass`, is told in
+# [Your own simulator](../docs/tutorials/own_simulator.md#6-check-it). With `num_posteriors=100` posteriors are checked as well.
+#
+# In this example the likelihood is known, so the score can also be compared with the truth:
+
+
+# %%
+def exact_score(theta, x):
+    """Differentiate the Gaussian log-likelihood by hand."""
+    excess, constant = theta.T[..., None]
+    decay = np.exp(-times / constant)
+    residual = x - 20.0 - excess * decay
+    return np.stack([residual * decay, residual * excess * decay * times / constant**2]).sum(axis=-1).T
+
+
+error = fs.accuracy.score_error_of(model.score(fresh.theta, fresh.x), exact_score(fresh.theta, fresh.x))
+print(f"score error {error.mean:.4f} ± {error.standard_error:.4f}")
+
+
+# %% [markdown]
+# OUTPUT5
+#
+# ## Best fit and posterior
+
+
+# %%
+x_obs = fresh.x[0]
+print(fresh.theta[0])
+print(fs.maximum_likelihood(model, x_obs))
+print(fs.sample(model, x_obs))
+
+
+# %% [markdown]
+# OUTPUT6
+#
+# `fs.forecast` is not for tables alone: it runs the simulator at one θ, and needs one. The errors of the best fit come from
+# the curvature of the learned likelihood and need none.
+#
+# ## Keep and pass on
+#
+# What `fs.export_simulations` writes says all about itself: names, region, status of every run. A file for HDF5 ends in
+# `.h5` (`pip install "fisherscore[hdf5]"`).
+
+
+# %%
+fs.export_simulations(sims, "cooling_checked.npz")
+again = fs.import_simulations("cooling_checked.npz")
+print(len(again), again.proposal.names)
+
+
+# %% [markdown]
+# OUTPUT7
+#
+# Nothing in these files is ever unpickled.
+#
+# ## Where to go next
+#
+# * [Many observations, and two probes](../docs/tutorials/iid_and_two_probes.md): one score for any number of data.
+# * [Fields and what summaries keep](../docs/tutorials/fields.md): data that are too large to fit directly.

@@ -1,0 +1,154 @@
+# ruff: noqa: E501
+"""The tutorial docs/tutorials/iid_and_two_probes.md as a script; made from it by docs/to_script.py."""
+
+# %% [markdown]
+# # Many observations, and two probes
+#
+# At the end of this page you have used one learned score for five observations at once, and added a second experiment to
+# it without training anew; both are compared with closed forms. Reading takes ten minutes; running takes about a minute
+# on two cores.
+#
+# Scores of independent data add: the logarithm of a product is a sum. So a score learned from single observations serves
+# any number of them, and scores of different experiments that share parameters are combined by adding them.
+#
+# ## Two experiments
+#
+# A telescope points at a source for a night and counts photons in four bins. Some come from the source, others from the
+# sky behind it. Then it watches an empty field for three nights, which tells the background alone.
+
+# %%
+import numpy as np
+
+import fisherscore as fs
+
+shape = np.array([0.1, 0.2, 0.4, 0.3])  # where the source's photons fall
+exposure = 3.0  # nights on the empty field
+
+
+def source_field(theta, rng):
+    """Count source and background in four bins during one night."""
+    source, background = theta
+    return rng.poisson(source * shape + background / 4)
+
+
+def empty_field(theta, rng):
+    """Count the background alone."""
+    return rng.poisson(exposure * theta)
+
+
+on = fs.from_python(source_field)
+off = fs.from_python(empty_field)
+on_region = fs.uniform(source=(40.0, 160.0), background=(100.0, 300.0))
+off_region = fs.uniform(background=(100.0, 300.0))
+
+
+# %% [markdown]
+# Each is learned alone. `background` has the same name in both, and so is the same parameter.
+
+
+# %%
+on_model = fs.fit(fs.simulate(on, on_region, 2_000))
+off_model = fs.fit(fs.simulate(off, off_region, 2_000))
+
+
+# %% [markdown]
+# ## Many draws at the same parameters
+#
+# `iid=True` says that the first axis counts independent observations. It is never guessed.
+
+
+# %%
+truth = np.array([100.0, 200.0])
+nights = on.draw(np.tile(truth, (5, 1)), seed=1)
+print(fs.maximum_likelihood(on_model, nights[0]))
+print(fs.maximum_likelihood(on_model, nights, iid=True))
+
+
+# %% [markdown]
+# OUTPUT1
+#
+# Poisson numbers have a closed form: the Fisher matrix of a night is the sum of the squared derivatives of the means,
+# divided by the means, and five nights have five times as much.
+
+
+# %%
+derivatives = np.stack([shape, np.full(4, 0.25)])
+fisher_on = derivatives / (truth @ derivatives) @ derivatives.T
+exact_on = fs.FisherMatrix(("source", "background"), fisher_on)
+print("one night  ", exact_on.sigma.round(2))
+print("five nights", exact_on.times(5).sigma.round(2))
+
+
+# %% [markdown]
+# OUTPUT2
+#
+# The errors of the best fit come from the data at hand, those of the closed form from the true parameters; they agree to
+# the scatter one expects of the former.
+#
+# **A limit.** The errors of a learned score add too. What is wrong in the same direction for every observation grows with
+# their number n, while the statistical error of the mean shrinks with √n. A score error of 0.01 does no harm to one
+# observation and may be as large as the statistical error of a hundred. For many draws learn from more simulations, and
+# check with sets of as many draws as you have.
+#
+# ## Two probes
+
+
+# %%
+empty = off.draw(truth[1:], seed=2)
+both = fs.combine(on_model, off_model)
+print(both.names)
+print(fs.maximum_likelihood(both, (nights[0], empty)))
+
+
+# %% [markdown]
+# OUTPUT3
+#
+# Data are a tuple with one entry a probe. The region of the combination is where those of the parts overlap. Forecasts
+# are made for each probe with its own simulator, and added:
+
+
+# %%
+forecast_on = fs.forecast(on_model, truth, on)
+forecast_off = fs.forecast(off_model, truth[1:], off)
+print(forecast_on.add(forecast_off))
+exact_off = fs.FisherMatrix(("background",), np.array([[exposure / truth[1]]]))
+print("exact", exact_on.add(exact_off).sigma.round(2))
+
+
+# %% [markdown]
+# OUTPUT4
+#
+# And the posterior:
+
+
+# %%
+posterior = fs.sample(both, (nights[0], empty))
+print(posterior)
+
+
+# %% [markdown]
+# OUTPUT5
+#
+# The exact posterior under the same uniform prior, on a grid:
+
+
+# %%
+points = fs.accuracy.region_grid(both, 201)
+means = points @ derivatives
+log_likelihood = (nights[0] * np.log(means) - means).sum(axis=1)
+log_likelihood += empty[0] * np.log(points[:, 1]) - exposure * points[:, 1]
+weights = np.exp(log_likelihood - log_likelihood.max())
+mean = np.average(points, axis=0, weights=weights)
+print("mean", mean.round(1), " sd", np.sqrt(np.average((points - mean) ** 2, axis=0, weights=weights)).round(2))
+
+
+# %% [markdown]
+# OUTPUT6
+#
+# `combine` takes the probes to be independent given the parameters. Two analyses of the same sky are not: simulate them
+# together, and learn one score of both.
+#
+# ## Where to go next
+#
+# * [Your own simulator](../docs/tutorials/own_simulator.md): checks of a learned score.
+# * [Fields and what summaries keep](../docs/tutorials/fields.md): how much of the information a summary loses.

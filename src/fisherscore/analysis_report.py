@@ -1,0 +1,172 @@
+"""The page of an analysis: verdict first, then parameters, posterior, score, forecast, checks, and how it was made."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from .configuration import Configuration
+from .experiments.results import versions
+from .report import Page
+
+# What each picture shows, in the order of the page.
+_POSTERIOR = "Posterior of the observation: 68 % and 95 % regions, and the distribution of each parameter alone."
+_FIELD = (
+    "Score of the observation over the training region: arrows point to more likely parameters and vanish at the best "
+    "fit. They are as long as the square root of the score."
+)
+_ELLIPSE = "One-sigma Fisher ellipse of the first two parameters, all others marginalised."
+_IDENTITIES = "How far the learned score is from obeying the identities every score obeys, in units of the tolerance."
+_COVERAGE = "Coverage and ranks of posteriors of simulated data, which should follow the diagonal within the band."
+
+
+def write_report(configuration: Configuration, results: dict[str, Any], path: Path) -> None:
+    """Write one HTML file that needs nothing beside it."""
+    page = Page(configuration.title)
+    _verdict(page, results)
+    _parameters(page, configuration, results)
+    _posterior(page, configuration, results, path.parent)
+    _forecast(page, results, path.parent)
+    _checks(page, results, path.parent)
+    _provenance(page, configuration, results)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page.write(path)
+
+
+def verdict(results: dict[str, Any]) -> tuple[bool | None, list[str]]:
+    """Say whether to trust an analysis (None: nobody can tell), and why; only what was done can speak for it."""
+    check, drawn = results.get("check"), results.get("sample")
+    reasons = [] if check is None or check["result"]["passed"] else [check["result"]["verdict"]]
+    if drawn is not None:
+        reasons += [f"Posterior: {problem}." for problem in drawn["result"]["problems"]]
+    if reasons:
+        return False, reasons
+    if check is None:
+        return None, ["Nothing was checked: the analysis has no test simulations."]
+    reasons = [check["result"]["verdict"]]
+    return True, reasons + (["No problem was found with the posterior."] if drawn is not None else [])
+
+
+def _verdict(page: Page, results: dict[str, Any]) -> None:
+    good, reasons = verdict(results)
+    words = {True: "Nothing speaks against this analysis.", False: "Do not trust this analysis.", None: "Unchecked."}
+    page.verdict(" ".join([words[good], *reasons]), good=good)
+    error = results.get("fit", {}).get("result", {}).get("estimated_error")
+    if error is not None:
+        page.paragraph(
+            f"The fit estimates its own score error at {error:.2g} (0 is perfect, 1 is predicting zero); a share of "
+            "the information in the data of about that size is lost."
+        )
+    said = [w for document in results.values() for w in document["warnings"]]
+    if said:
+        page.section("Warnings")
+        page.list(said)
+
+
+def _parameters(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+    proposal = configuration.proposal
+    drawn, ahead = (results.get(stage, {}).get("result") for stage in ("sample", "forecast"))
+    truth = drawn.get("mock") if drawn else None
+    head = ["parameter", "training region"]
+    head += ["true value"] if truth else []
+    head += ["best fit", "posterior", "68 % interval"] if drawn else []
+    head += ["forecast at", "forecast σ", "conservative σ"] if ahead else []
+    rows = []
+    for i, (name, unit) in enumerate(zip(proposal.names, proposal.units, strict=True)):
+        row = [name + (f" [{unit}]" if unit else ""), f"{proposal.low[i]:.5g} to {proposal.high[i]:.5g}"]
+        if truth:
+            row.append(f"{truth[name]:.5g}")
+        if drawn:
+            row += [
+                _plus_minus(drawn["best_fit"][i], drawn["best_fit_sigma"][i]),
+                _plus_minus(drawn["mean"][i], drawn["sd"][i]),
+                " to ".join(f"{v:.5g}" for v in drawn["interval"][i]),
+            ]
+        if ahead:
+            row.append(f"{ahead['at'][name]:.5g}")
+            row += [_plus_minus(ahead[k][i], ahead[f"{k}_error"][i]) for k in ("sigma", "sigma_bound")]
+        rows.append(row)
+    page.section("Parameters")
+    page.table(head, rows)
+    if drawn and not drawn["best_fit_converged"]:
+        page.paragraph(f"Best fit: {drawn['best_fit_message']}")
+
+
+def _plus_minus(value: float, error: float | None) -> str:
+    if error is None or not error > 0:
+        return f"{value:.5g}"
+    digits = max(1, math.ceil(math.log10(max(abs(value), error) / error)) + 2)  # as many as the error leaves
+    return f"{value:.{digits}g} ± {error:.2g}"
+
+
+def _posterior(page: Page, configuration: Configuration, results: dict[str, Any], folder: Path) -> None:
+    if "sample" not in results:
+        return
+    prior = configuration.document.tree.get("prior", {})
+    words = ", ".join(f"{n}: {' '.join(f'{k} {v}' for k, v in law.items())}" for n, law in prior.items())
+    page.section("Posterior", f"Prior: {words + '; all else ' if words else ''}uniform over the training region.")
+    page.figure(folder / "posterior.png", _POSTERIOR)
+    page.text(results["sample"]["result"]["table"])
+    if (folder / "score_field.png").exists():
+        page.section("Score field")
+        page.figure(folder / "score_field.png", _FIELD)
+
+
+def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
+    if "forecast" not in results:
+        return
+    found = results["forecast"]["result"]
+    page.section(
+        "Forecast",
+        f"Errors to expect from data like these at {found['chosen']}, from {found['num_simulations']:,} fresh "
+        "simulations. The plug-in can claim too much where the score is noisy; the conservative one never does.",
+    )
+    page.figure(folder / "forecast.png", _ELLIPSE)
+    page.text(found["table"])
+
+
+def _checks(page: Page, results: dict[str, Any], folder: Path) -> None:
+    page.section("Checks")
+    if "check" not in results:
+        page.paragraph("None: set budget.test to at least 100 fresh simulations to have the score checked.")
+        return
+    found = results["check"]["result"]
+    page.paragraph(f"On {found['num_simulations']:,} simulations the fit has not seen. None of them needs the truth.")
+    page.table(
+        ("check", "value", "± error", "tolerance", "verdict", "if it fails"),
+        [
+            (
+                c["name"],
+                f"{c['value']:.4f}",
+                f"{c['standard_error']:.4f}",
+                f"{c['tolerance']:.3g}",
+                c["verdict"],
+                c["meaning"],
+            )
+            for c in found["checks"]
+        ],
+    )
+    page.figure(folder / "checks.png", _IDENTITIES)
+    page.figure(folder / "coverage.png", _COVERAGE)
+
+
+def _provenance(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+    fitted = results.get("fit", {}).get("result", {})
+    file = configuration.document.path
+    page.section("How it was made")
+    page.settings(
+        {
+            "simulator": configuration.simulator.name,
+            "simulations": f"{configuration.num_simulations:,} to train, {configuration.num_test:,} to check, "
+            f"{configuration.num_forecast:,} to forecast",
+            "failed simulations": f"{fitted.get('failure_rate', 0.0):.2%}",
+            "recipe": fitted.get("recipe", "not fitted"),
+            "weights": ", ".join(f"{k} {v:.3f}" for k, v in (fitted.get("weights") or {}).items()) or "one model",
+            "training data, sha256": fitted.get("data_sha256", "none"),
+            "seed": configuration.seed,
+            "seconds": ", ".join(f"{stage} {d['seconds']:.0f}" for stage, d in results.items()) or "none",
+            "versions": ", ".join(f"{k} {v}" for k, v in versions().items()),
+        }
+    )
+    page.section("To reproduce it", f"With the simulator and this file as {file.name}:")
+    page.text(f"fisherscore run {file.name}")
+    page.text(configuration.document.text)

@@ -1,0 +1,239 @@
+"""Analyses from one file: stages, what is done again and what is not, kills, shards, and the page in a real browser."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fisherscore as fs
+from fisherscore.cli import app
+
+pytestmark = pytest.mark.slow
+
+MODEL = """
+import pathlib, time
+
+LOG = pathlib.Path(__file__).parent / "runs.log"
+
+def draw(theta, rng):
+    with LOG.open("a") as log:
+        log.write("x\\n")
+    time.sleep(PAUSE)
+    return theta + 0.1 * rng.normal(size=2)
+"""
+FILE = """
+title = "A <script>alert(1)</script> & more"
+[simulator]
+python = "model_of_analysis.py:draw"
+[parameters]
+"<b>a</b>" = [0.0, 1.0]
+b = [2.0, 3.0]
+[budget]
+simulations = 400
+test = 400
+forecast = 200
+[observation]
+mock = { "<b>a</b>" = 0.5, b = 2.5 }
+[sampler]
+samples = 300
+warmup = 300
+"""
+
+
+def prepare(folder, pause=0.0, file=FILE):
+    (folder / "model_of_analysis.py").write_text(MODEL.replace("PAUSE", str(pause)))
+    (folder / "a.toml").write_text(file)
+    return folder / "a.toml"
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory):
+    """A whole analysis, run once; tests must leave it as it is."""
+    path = prepare(tmp_path_factory.mktemp("analysis"))
+    return path, call("run", path, "--json")
+
+
+def num_runs(path):
+    return len((path.parent / "runs.log").read_text().splitlines())
+
+
+def test_a_file_becomes_a_posterior_and_a_page(analysis):
+    path, result = analysis
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["trusted"] is True and list(found["stages"]) == ["fit", "forecast", "sample", "check"]
+    drawn, ahead = (found["stages"][s]["result"] for s in ("sample", "forecast"))
+    # Known answers: σ is 0.1 for each parameter, and the posterior is centred on the data.
+    np.testing.assert_allclose(ahead["sigma"], 0.1, rtol=0.2)
+    np.testing.assert_allclose(drawn["mean"], drawn["x"], atol=0.04)
+    np.testing.assert_allclose(drawn["sd"], 0.1, rtol=0.2)
+    out = path.parent / "runs" / "a"
+    for name in ("posterior.png", "score_field.png", "forecast.png", "checks.png", "coverage.png", "report.html"):
+        assert (out / name).exists(), name
+    assert np.load(out / "posterior.npz")["chains"].shape == (4, 300, 2)
+    assert fs.load(out / "model").names == ("<b>a</b>", "b")
+    page = (out / "report.html").read_text()
+    assert "<script>" not in page and "<b>" not in page and "http" not in page
+    assert page.index("Nothing speaks against") < page.index("Parameters") < page.index("To reproduce it")
+
+
+def test_what_is_done_is_not_done_again_and_a_changed_prior_runs_only_the_sampler(analysis, tmp_path):
+    original, _ = analysis
+    shutil.copytree(original.parent, tmp_path / "copy")
+    path = tmp_path / "copy" / "a.toml"
+    before = num_runs(path)
+    again = call("run", path)
+    assert again.exit_code == 0 and again.output.count("done already") == 4 and num_runs(path) == before
+    path.write_text(path.read_text() + "[prior]\nb = { normal = [2.2, 0.02] }\n")
+    results = json.loads(call("report", path, "--json").stdout)["stages"]
+    assert "sample" not in results and "fit" in results  # a posterior under another prior is not shown
+    changed = call("run", path)
+    assert changed.output.count("done already") == 3 and "sample ..." in changed.output and num_runs(path) == before
+    assert "normal [2.2, 0.02]" in (path.parent / "runs" / "a" / "report.html").read_text()
+    path.write_text(path.read_text().replace("simulations = 400", "simulations = 450"))
+    early = call("fit", path)
+    assert early.exit_code == 1 and "400 of 450" in early.output and f"fisherscore simulate {path}" in early.output
+    assert call("simulate", path).exit_code == 0 and num_runs(path) == before + 50
+    stale = call("forecast", path)
+    assert stale.exit_code == 1 and f"First run: fisherscore fit {path}" in stale.output
+
+
+def test_a_posterior_not_to_be_trusted_gives_exit_code_3(analysis, tmp_path):
+    original, _ = analysis
+    shutil.copytree(original.parent, tmp_path / "copy")
+    path = tmp_path / "copy" / "a.toml"
+    path.write_text(path.read_text().replace('mock = { "<b>a</b>" = 0.5, b = 2.5 }', "values = [40.0, -70.0]"))
+    result = call("sample", path)
+    assert result.exit_code == 3 and "do not trust this" in result.output
+    assert call("report", path).exit_code == 0
+    assert "Do not trust this analysis" in (path.parent / "runs" / "a" / "report.html").read_text()
+
+
+def test_stages_need_those_before_them(tmp_path):
+    path = prepare(tmp_path)
+    for stage in ("fit", "check"):
+        result = call(stage, path)
+        assert result.exit_code == 1 and f"First run: fisherscore simulate {path}" in result.output
+    for stage in ("forecast", "sample"):
+        result = call(stage, path)
+        assert result.exit_code == 1 and "First run: fisherscore" in result.output
+    assert not (tmp_path / "runs.log").exists()
+
+
+def test_a_wrong_shape_is_found_by_a_trial_and_no_campaign_begins(tmp_path):
+    path = prepare(tmp_path, file=FILE.replace('mock = { "<b>a</b>" = 0.5, b = 2.5 }', "values = [1, 2, 3]"))
+    result = call("run", path)
+    assert result.exit_code == 1 and "line 12" in result.output and "(2,)" in result.output
+    assert not (tmp_path / "runs").exists()
+    path = prepare(tmp_path, file=FILE.replace("[parameters]", "shape = 3\n[parameters]"))
+    assert "what the simulator returns, [2], got [3]" in call("run", path).output
+
+
+def test_shards_are_joined_and_give_the_same_data(tmp_path):
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole, parts = prepare(tmp_path / "whole"), prepare(tmp_path / "parts")
+    assert call("simulate", whole).exit_code == 0
+    for k in (1, 2, 3):
+        assert call("simulate", parts, "--shard", f"{k}/3").exit_code == 0
+    joined = call("simulate", parts)
+    assert "3 shards joined" in joined.output and joined.exit_code == 0
+    for kind in ("campaign", "test"):
+        a, b = (fs.open_campaign(p.parent / "runs" / "a" / kind) for p in (whole, parts))
+        np.testing.assert_array_equal(a.x, b.x)
+
+
+def test_ctrl_c_loses_nothing(tmp_path):
+    path = prepare(tmp_path, pause=0.02)
+    program = [sys.executable, "-m", "fisherscore.cli", "simulate", str(path)]
+    process = subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while not (tmp_path / "runs.log").exists() or num_runs(path) < 100:
+        time.sleep(0.05)
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "the same command goes on from here" in said
+    assert "Traceback" not in said and "\x1b" not in said  # no bars and no colours where nobody looks
+    kept = fs.campaign_status(tmp_path / "runs" / "a" / "campaign").num_done
+    assert kept >= 50
+    before = num_runs(path)
+    assert call("simulate", path).exit_code == 0
+    assert num_runs(path) - before == 800 - kept
+
+
+# ---------------------------------------------------------------------- the page, in a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    program = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=flags)
+        yield started
+        started.close()
+
+
+VIEWS = {
+    "wide": {"viewport": {"width": 1300, "height": 900}},
+    "narrow": {"viewport": {"width": 380, "height": 800}, "device_scale_factor": 2, "is_mobile": True},
+    "dark": {"viewport": {"width": 1300, "height": 900}, "color_scheme": "dark"},
+}
+
+
+def look(page, path):
+    """Open a page and return what went wrong on it."""
+    wrong = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: (wrong.append("a dialog"), dialog.dismiss()))
+    page.on("request", lambda request: wrong.append(request.url) if request.url.startswith("http") else None)
+    page.goto(path.as_uri())
+    if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+        wrong.append("wider than the window")
+    missing = page.evaluate("[...document.images].filter(i => !i.naturalWidth || !i.alt).length")
+    return wrong + (["pictures missing or without words"] if missing else [])
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_page_in_a_browser(analysis, browser, view, tmp_path):
+    path = analysis[0].parent / "runs" / "a" / "report.html"
+    context = browser.new_context(**VIEWS[view])
+    page = context.new_page()
+    assert look(page, path) == []
+    assert page.evaluate("document.images.length") == 5
+    assert page.inner_text("h1") == "A <script>alert(1)</script> & more"
+    shade = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, shade[4:-1].split(","))) < 150) == (view == "dark")
+    page.screenshot(path=str(tmp_path / f"{view}.png"), full_page=True)
+    context.close()
+
+
+def test_the_page_prints(analysis, browser, tmp_path):
+    page = browser.new_page()
+    page.goto((analysis[0].parent / "runs" / "a" / "report.html").as_uri())
+    page.pdf(path=str(tmp_path / "page.pdf"))
+    assert (tmp_path / "page.pdf").stat().st_size > 10_000
+    page.close()
+
+
+def test_a_broken_page_is_seen_to_be_broken(browser, tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text("<img src='nowhere.png'><div style='width:5000px'>x</div><script>nothing()</script>")
+    page = browser.new_page()
+    assert len(look(page, bad)) >= 3
+    page.close()
