@@ -68,3 +68,16 @@ def test_score_field_draws_two_parameters_only():
     one = fs.FunctionScore(fs.uniform(a=(0, 1)), (1,), score=lambda t, x: x - t)
     with pytest.raises(fs.ArgumentError, match="2 parameters"):
         fs.plot.score_field(one, [0.5])
+
+
+def test_a_users_script_passes_the_type_checker_in_strict_mode(tmp_path):
+    script = Path(__file__).parent / "typing" / "user_script.py"
+    unused = [n for n in fs.__all__ if f"fs.{n}" not in script.read_text()]
+    assert not unused, f"the script should use these too: {unused}"
+    bad = tmp_path / "bad.py"
+    bad.write_text("import fisherscore as fs\n\nposterior: fs.Forecast = fs.sample(1, [0.0], no_such_option=2)\n")
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file", "/dev/null", "--cache-dir", str(tmp_path)]
+    good = subprocess.run([*mypy, str(script)], check=False, capture_output=True, text=True)
+    assert good.returncode == 0, good.stdout
+    control = subprocess.run([*mypy, str(bad)], check=False, capture_output=True, text=True)
+    assert control.returncode == 1 and control.stdout.count("error:") == 3, control.stdout

@@ -1,4 +1,4 @@
-"""The page of an analysis: verdict first, then parameters, posterior, score, forecast, checks, and how it was made."""
+"""The page of an analysis: verdict first, then parameters, forecast, posterior, score, checks, and how it was made."""
 
 import math
 from pathlib import Path
@@ -24,8 +24,8 @@ def write_report(configuration: Configuration, results: dict[str, Any], path: Pa
     page = Page(configuration.title)
     _verdict(page, results)
     _parameters(page, configuration, results)
-    _posterior(page, configuration, results, path.parent)
     _forecast(page, results, path.parent)
+    _posterior(page, configuration, results, path.parent)
     _checks(page, results, path.parent)
     _provenance(page, configuration, results)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,27 +64,21 @@ def _verdict(page: Page, results: dict[str, Any]) -> None:
 
 def _parameters(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
     proposal = configuration.proposal
-    drawn, ahead = (results.get(stage, {}).get("result") for stage in ("sample", "forecast"))
+    drawn = results.get("sample", {}).get("result")
     truth = drawn.get("mock") if drawn else None
-    head = ["parameter", "training region"]
-    head += ["true value"] if truth else []
-    head += ["best fit", "posterior", "68 % interval"] if drawn else []
-    head += ["forecast at", "forecast σ", "conservative σ"] if ahead else []
+    head = ["parameter", *(["posterior", "68 % interval", "best fit"] if drawn else [])]
+    head += [*(["true value"] if truth else []), "training region"]
     rows = []
     for i, (name, unit) in enumerate(zip(proposal.names, proposal.units, strict=True)):
-        row = [name + (f" [{unit}]" if unit else ""), f"{proposal.low[i]:.5g} to {proposal.high[i]:.5g}"]
-        if truth:
-            row.append(f"{truth[name]:.5g}")
+        row = [name + (f" [{unit}]" if unit else "")]
         if drawn:
             row += [
-                _plus_minus(drawn["best_fit"][i], drawn["best_fit_sigma"][i]),
                 _plus_minus(drawn["mean"][i], drawn["sd"][i]),
                 " to ".join(f"{v:.5g}" for v in drawn["interval"][i]),
+                _plus_minus(drawn["best_fit"][i], drawn["best_fit_sigma"][i]),
             ]
-        if ahead:
-            row.append(f"{ahead['at'][name]:.5g}")
-            row += [_plus_minus(ahead[k][i], ahead[f"{k}_error"][i]) for k in ("sigma", "sigma_bound")]
-        rows.append(row)
+        row += [f"{truth[name]:.5g}"] if truth else []
+        rows.append([*row, f"{proposal.low[i]:.5g} to {proposal.high[i]:.5g}"])
     page.section("Parameters")
     page.table(head, rows)
     if drawn and not drawn["best_fit_converged"]:
@@ -120,8 +114,21 @@ def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
         f"Errors to expect from data like these at {found['chosen']}, from {found['num_simulations']:,} fresh "
         "simulations. The plug-in can claim too much where the score is noisy; the conservative one never does.",
     )
+    errors = [found[k] or [None] * len(found["names"]) for k in ("sigma_error", "sigma_bound_error")]
+    page.table(
+        ("parameter", "at", "σ plug-in", "σ conservative", "σ if all else were known"),
+        [
+            (
+                name,
+                f"{found['at'][name]:.5g}",
+                _plus_minus(found["sigma"][i], errors[0][i]),
+                _plus_minus(found["sigma_bound"][i], errors[1][i]),
+                f"{found['conditional_sigma'][i]:.3g}",
+            )
+            for i, name in enumerate(found["names"])
+        ],
+    )
     page.figure(folder / "forecast.png", _ELLIPSE)
-    page.text(found["table"])
 
 
 def _checks(page: Page, results: dict[str, Any], folder: Path) -> None:

@@ -37,7 +37,6 @@ PASS, FAIL, UNCLEAR = "pass", "FAIL", "unclear"
 # Chance of a false alarm per check.
 _LEVEL = 0.005
 _NUM_DRAWS = 100
-_POOR_WITNESS = 3.0
 _SMALLEST_NUM_POSTERIORS = 50
 
 
@@ -191,7 +190,7 @@ def _identities(model: ScoreModel, sims: Simulations) -> list[Check]:
         products = regressor[:, :, None] * residual[:, None, :]
         check = _entrywise("residual", products, 0.1, "it has fitted noise or missed signal")
         # Little noise makes the latent score a poor witness: it cannot pass, and is heard only when it objects.
-        if check.verdict != UNCLEAR or check.standard_error <= _POOR_WITNESS * check.tolerance or not sims.additive:
+        if check.verdict != UNCLEAR or check.standard_error <= check.tolerance or not sims.additive:
             checks.append(check)
     return [*checks, _symmetry(slope)]
 

@@ -1,0 +1,48 @@
+"""How long it takes to import the package, to have everything in it at hand, and to be told how to use it.
+
+python benchmarks/start_up.py
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from fisherscore.experiments.results import print_table, versions, write_json
+
+CASES = {
+    "nothing": "pass",
+    "import jax, equinox": "import jax, equinox",
+    "import fisherscore": "import fisherscore",
+    "simulate, fit, sample imported": "import fisherscore as fs; fs.simulate, fs.fit, fs.sample",
+    "fisherscore --help": None,
+}
+
+
+def seconds(code: str | None) -> float:
+    """Return the shortest of several runs in a fresh process."""
+    program = str(Path(sys.executable).parent / "fisherscore")
+    command = [program, "--help"] if code is None else [sys.executable, "-c", code]
+    times = []
+    for _ in range(7):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def main() -> None:
+    found = {name: seconds(code) for name, code in CASES.items()}
+    base = found["import jax, equinox"] - found["nothing"]
+    ratios = {
+        name: (found[name] - found["nothing"]) / base
+        for name in ("import fisherscore", "simulate, fit, sample imported")
+    }
+    result = {"seconds": found, "ratio_to_jax_and_equinox": ratios, "versions": versions()}
+    write_json({"benchmark": "start_up", **result}, Path(__file__).parent / "results" / "start_up.json")
+    rows = [(name, f"{value:.2f} s") for name, value in found.items()]
+    print_table("start-up", rows + [(f"{n}, against JAX and Equinox", f"{r:.2f}") for n, r in ratios.items()])
+
+
+if __name__ == "__main__":
+    main()
