@@ -5,15 +5,16 @@
 # # Simulations that already exist
 #
 # At the end of this page you have learned a score from a table of simulations that somebody else ran, some of which
-# failed, and have the posterior of an observation. Reading takes ten minutes; running takes about a minute on two cores.
+# failed, and have the posterior of an observation. Reading takes ten minutes; running takes about a minute on two
+# cores.
 #
 # ## A table
 #
-# All that is needed is the parameters of every run and its data. How the parameters were chosen does not matter: a grid,
-# a Latin hypercube, clusters, gaps. The score at θ does not depend on the design.
+# All that is needed is the parameters of every run and its data. How the parameters were chosen does not matter: a
+# grid, a Latin hypercube, clusters, gaps. The score at θ does not depend on the design.
 #
 # For this page a table is made here: the temperature of a cooling body at ten times, measured to one degree, on a Latin
-# hypercube of 2,500 points. The solver did not converge for hot bodies that cool fast; those runs left NaN behind.
+# hypercube of 4,000 points. The solver did not converge for hot bodies that cool fast; those runs left NaN behind.
 
 # %%
 import numpy as np
@@ -23,9 +24,9 @@ import fisherscore as fs
 
 times = np.linspace(0.0, 5.0, 10)
 rng = np.random.default_rng(0)
-theta = qmc.scale(qmc.LatinHypercube(2, seed=0).random(2_500), [40.0, 0.5], [80.0, 2.0])
+theta = qmc.scale(qmc.LatinHypercube(2, seed=0).random(4_000), [40.0, 0.5], [80.0, 2.0])
 excess, constant = theta.T[..., None]
-x = 20.0 + excess * np.exp(-times / constant) + rng.normal(size=(2_500, 10))
+x = 20.0 + excess * np.exp(-times / constant) + rng.normal(size=(4_000, 10))
 x[(theta[:, 0] > 70.0) & (theta[:, 1] < 0.8)] = np.nan
 np.savez("cooling.npz", theta=theta, x=x)
 
@@ -46,15 +47,17 @@ except fs.ArgumentError as error:
 
 
 # %% [markdown]
-# OUTPUT1
+# ```text
+# x: expected finite numbers, got nan at index (19, 0) (1910 of 40000 values are NaN or infinite). Remove or repair them.
+# ```
 #
 # Before failed runs are dropped, ask why they failed.
 #
-# * **It depends on the parameters alone**, as here. Then dropping them only leaves a gap in the design, and the score is
-#   not biased. In the gap itself it is an extrapolation.
-# * **It depends on the data**, such as a run that stops when a fluctuation is too large. Then the runs that are left are
-#   not draws of x given θ, and what is learned is the score of x given that the run succeeded. No weighting mends that;
-#   the simulator has to be repaired.
+# * **It depends on the parameters alone**, as here. Then dropping them only leaves a gap in the design, and the score
+#   is not biased. In the gap itself it is an extrapolation.
+# * **It depends on the data**, such as a run that stops when a fluctuation is too large. Then the runs that are left
+#   are not draws of x given θ, and what is learned is the score of x given that the run succeeded. No weighting mends
+#   that; the simulator has to be repaired.
 #
 # A first look is where they lie:
 
@@ -70,7 +73,10 @@ print(f"{np.mean(~good[inside]):.0%} of the runs there failed")
 
 
 # %% [markdown]
-# OUTPUT2
+# ```text
+# 191 of 4000 failed, all between [70.11  0.5 ] and [79.92  0.8 ]
+# 100% of the runs there failed
+# ```
 #
 # They fill a corner of the region and nothing else: the parameters decide.
 #
@@ -88,15 +94,17 @@ print(f"estimated error {model.record['estimated_error']:.4f}")
 
 
 # %% [markdown]
-# OUTPUT3
+# ```text
+# estimated error 0.0218
+# ```
 #
-# Rows outside the proposal's region may stay: they help at its edge. `recipe="paper"` is not for tables, because it needs
-# noise added to the parameters before each run.
+# Rows outside the proposal's region may stay: they help at its edge. `recipe="paper"` is not for tables, because it
+# needs noise added to the parameters before each run.
 #
 # ## Check
 #
-# `fs.diagnose` tests what holds for every score, whatever the truth, on rows the fit has not seen. The check of residuals
-# needs the paper's latent noise and is left out for tables.
+# `fs.diagnose` tests what holds for every score, whatever the truth, on rows the fit has not seen. The check of
+# residuals needs the paper's latent noise and is left out for tables.
 
 
 # %%
@@ -104,10 +112,17 @@ print(fs.diagnose(model, fresh, num_posteriors=0))
 
 
 # %% [markdown]
-# OUTPUT4
+# ```text
+# No check failed, but information cannot be told with 1,809 simulations.
+# check             value    ± error  tolerance  verdict
+# zero mean        0.0622     0.0238        0.1  pass
+# information      0.0483     0.0349        0.1  unclear
+# symmetry         0.0000     0.0000        0.2  pass
+# ```
 #
-# What verdicts mean, and what to do when one is not `pass`, is told in
-# [Your own simulator](../docs/tutorials/own_simulator.md#6-check-it). With `num_posteriors=100` posteriors are checked as well.
+# `unclear` means that 1,809 rows are too few to tell; keep back more where there are more. What the checks mean, and
+# what to do when one fails, is told in [Your own simulator](../docs/tutorials/own_simulator.md#6-check-it). With `num_posteriors=100`
+# posteriors are checked as well.
 #
 # In this example the likelihood is known, so the score can also be compared with the truth:
 
@@ -126,23 +141,35 @@ print(f"score error {error.mean:.4f} ± {error.standard_error:.4f}")
 
 
 # %% [markdown]
-# OUTPUT5
+# ```text
+# score error 0.0096 ± 0.0004
+# ```
 #
 # ## Best fit and posterior
 
 
 # %%
-x_obs = fresh.x[0]
-print(fresh.theta[0])
+x_obs = fresh.x[1]
+print(fresh.theta[1].round(3))
 print(fs.maximum_likelihood(model, x_obs))
 print(fs.sample(model, x_obs))
 
 
 # %% [markdown]
-# OUTPUT6
+# ```text
+# [71.559  1.372]
+# excess = 70.3444 ± 0.91
+# constant = 1.39164 ± 0.031
+# converged
+# NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
+# parameter  mean    sd        16 %    84 %    R-hat  ESS
+# excess     70.34   0.89966   69.47   71.215  1.000  3614
+# constant   1.3924  0.029768  1.3633  1.4218  0.999  2970
+# no problem found
+# ```
 #
-# `fs.forecast` is not for tables alone: it runs the simulator at one θ, and needs one. The errors of the best fit come from
-# the curvature of the learned likelihood and need none.
+# `fs.forecast` is not for tables alone: it runs the simulator at one θ, and needs one. The errors of the best fit come
+# from the curvature of the learned likelihood and need none.
 #
 # ## Keep and pass on
 #
@@ -157,7 +184,9 @@ print(len(again), again.proposal.names)
 
 
 # %% [markdown]
-# OUTPUT7
+# ```text
+# 2000 ('excess', 'constant')
+# ```
 #
 # Nothing in these files is ever unpickled.
 #

@@ -1,11 +1,10 @@
-# ruff: noqa: E501
 """The tutorial docs/tutorials/external_program.md as a script; made from it by docs/to_script.py."""
 
 # %% [markdown]
 # # Your simulator is a program
 #
-# At the end of this page you have run a program a thousand times in a campaign that survives interruptions, and have the
-# posterior of an observation. Reading takes ten minutes; running takes about a minute on two cores.
+# At the end of this page you have run a program a thousand times in a campaign that survives interruptions, and have
+# the posterior of an observation. Reading takes ten minutes; running takes one to two minutes on two cores.
 #
 # Any program will do that reads parameters from one file and writes an array to another. Here it is a shell script,
 # `examples/decay.sh` of the repository, that counts the decays of a source in six time bins.
@@ -34,8 +33,8 @@
 #     examples/decay.sh "{input}" "{output}" "{seed}"
 # ```
 #
-# runs it a few times and says whether it works, whether the same seed gives the same data, what it returns, and what the
-# campaign will cost. The same in Python is `fs.check_simulator`.
+# runs it a few times and says whether it works, whether the same seed gives the same data, what it returns, and what
+# the campaign will cost. The same in Python is `fs.check_simulator`.
 #
 # ## A campaign
 
@@ -65,8 +64,8 @@ sims = fs.simulate(simulator, proposal, 1_000, out="runs/decay/campaign", worker
 #
 # says how far it is.
 #
-# A run that fails is kept with its parameters, its seed, its kind and the end of what it printed, and never repeated with
-# another seed, which would bias the score:
+# A run that fails is kept with its parameters, its seed, its kind and the end of what it printed, and never repeated
+# with another seed, which would bias the score:
 #
 # | kind | what happened |
 # |---|---|
@@ -76,8 +75,8 @@ sims = fs.simulate(simulator, proposal, 1_000, out="runs/decay/campaign", worker
 # | `raised` | a Python function raised an error |
 # | `lost` | its worker was killed from outside three times |
 #
-# `fs.fit` refuses above 1 % failures unless told otherwise. Failures that depend on the parameters alone are made up for.
-# Failures that depend on the data cannot be: nobody knows what the lost data would have been.
+# `fs.fit` refuses above 1 % failures unless told otherwise. Failures that depend on the parameters alone are made up
+# for. Failures that depend on the data cannot be: nobody knows what the lost data would have been.
 #
 # ## From there to a posterior
 
@@ -89,7 +88,13 @@ print(posterior)
 
 
 # %% [markdown]
-# OUTPUT
+# ```text
+# NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
+# parameter  mean    sd       16 %    84 %    R-hat  ESS
+# amplitude  46.011  7.725    38.523  53.467  1.000  2644
+# lifetime   1.5164  0.27847  1.2113  1.8292  1.003  1569
+# no problem found
+# ```
 #
 # How to check the model first is told in [Your own simulator](../docs/tutorials/own_simulator.md).
 #

@@ -5,7 +5,7 @@
 # # A first score
 #
 # At the end of this page you have learned a score from 2,000 simulations, compared it with the exact one, and made a
-# forecast with it. Reading takes five minutes; running takes about half a minute on two cores.
+# forecast with it. Reading takes five minutes; running takes about a minute on two cores.
 #
 # ## A simulator whose answer is known
 #
@@ -40,8 +40,8 @@ print(sims.theta.shape, sims.x.shape)
 # `fs.from_jax` takes a function of a random key and one θ, and runs it in batches. A simulator written in NumPy goes
 # through `fs.from_python`, a program through `fs.from_command`. None of them is asked for a gradient.
 #
-# The proposal says where to learn. It is not a prior: the score at θ does not depend on how often θ was simulated, and a
-# prior is chosen later, when there are data.
+# The proposal says where to learn. It is not a prior: the score at θ does not depend on how often θ was simulated, and
+# a prior is chosen later, when there are data.
 #
 # ## Fit
 
@@ -78,8 +78,8 @@ print(f"score error {error.mean:.4f} ± {error.standard_error:.4f}")
 # score error 0.0066 ± 0.0001
 # ```
 #
-# For a problem of your own the true score is not known, and this number cannot be computed. The fit gives an estimate of
-# it, from how much its parts differ when simulations are left out:
+# For a problem of your own the true score is not known, and this number cannot be computed. The fit gives an estimate
+# of it, from how much its parts differ when simulations are left out:
 
 
 # %%
@@ -95,13 +95,13 @@ print({name: round(weight, 2) for name, weight in model.record["weights"].items(
 #
 # The second line says what the score is made of. The default fits four closed forms and an ensemble of networks, and
 # weighs them by their loss on simulations left out. Here the data are Gaussian, and the Gaussian form took all the
-# weight. `model.record` also holds the seed, the versions, the number of simulations and of failures, a hash of the data,
-# and the loss of every epoch of the networks that were tried. All of it is saved with the model.
+# weight. `model.record` also holds the seed, the versions, the number of simulations and of failures, a hash of the
+# data, and the loss of every epoch of the networks that were tried. All of it is saved with the model.
 #
 # ## A picture
 #
-# An observation has a score at every θ: arrows that point to where its likelihood rises. Here the exact field lies behind
-# the learned one, with the one and two sigma ellipses of the Fisher matrix around the true parameters.
+# An observation has a score at every θ: arrows that point to where its likelihood rises. Here the exact field lies
+# behind the learned one, with the one and two sigma ellipses of the Fisher matrix around the true parameters.
 
 
 # %%
@@ -139,9 +139,9 @@ print("exact  ", np.sqrt(np.diag(covariance)))
 # exact   [1. 1.]
 # ```
 #
-# The plug-in is the paper's estimate, and claims too much where a score is noisy. The bound never claims more information
-# than the data hold, up to the error behind the ±. Quote the bound; where the two disagree, the score is not good enough
-# yet, and a warning says so.
+# The plug-in is the paper's estimate, and claims too much where a score is noisy. The bound never claims more
+# information than the data hold, up to the error behind the ±. Quote the bound; where the two disagree, the score is
+# not good enough yet, and a warning says so.
 #
 # ## Keep it
 

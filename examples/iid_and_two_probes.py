@@ -1,15 +1,14 @@
-# ruff: noqa: E501
 """The tutorial docs/tutorials/iid_and_two_probes.md as a script; made from it by docs/to_script.py."""
 
 # %% [markdown]
 # # Many observations, and two probes
 #
-# At the end of this page you have used one learned score for five observations at once, and added a second experiment to
-# it without training anew; both are compared with closed forms. Reading takes ten minutes; running takes about a minute
-# on two cores.
+# At the end of this page you have used one learned score for five observations at once, and added a second experiment
+# to it without training anew; both are compared with closed forms. Reading takes ten minutes; running takes one to two
+# minutes on two cores.
 #
-# Scores of independent data add: the logarithm of a product is a sum. So a score learned from single observations serves
-# any number of them, and scores of different experiments that share parameters are combined by adding them.
+# Scores of independent data add: the logarithm of a product is a sum. So a score learned from single observations
+# serves any number of them, and scores of different experiments that share parameters are combined by adding them.
 #
 # ## Two experiments
 #
@@ -60,12 +59,15 @@ off_model = fs.fit(fs.simulate(off, off_region, 2_000))
 # %%
 truth = np.array([100.0, 200.0])
 nights = on.draw(np.tile(truth, (5, 1)), seed=1)
-print(fs.maximum_likelihood(on_model, nights[0]))
 print(fs.maximum_likelihood(on_model, nights, iid=True))
 
 
 # %% [markdown]
-# OUTPUT1
+# ```text
+# source = 102.239 ± 18
+# background = 191.586 ± 18
+# converged
+# ```
 #
 # Poisson numbers have a closed form: the Fisher matrix of a night is the sum of the squared derivatives of the means,
 # divided by the means, and five nights have five times as much.
@@ -80,15 +82,18 @@ print("five nights", exact_on.times(5).sigma.round(2))
 
 
 # %% [markdown]
-# OUTPUT2
+# ```text
+# one night   [38.45 39.73]
+# five nights [17.2  17.77]
+# ```
 #
-# The errors of the best fit come from the data at hand, those of the closed form from the true parameters; they agree to
-# the scatter one expects of the former.
+# The errors of the best fit come from the data at hand, those of the closed form from the true parameters; they agree
+# to the scatter one expects of the former.
 #
-# **A limit.** The errors of a learned score add too. What is wrong in the same direction for every observation grows with
-# their number n, while the statistical error of the mean shrinks with √n. A score error of 0.01 does no harm to one
-# observation and may be as large as the statistical error of a hundred. For many draws learn from more simulations, and
-# check with sets of as many draws as you have.
+# **A limit.** The errors of a learned score add too. What is wrong in the same direction for every observation grows
+# with their number n, while the scatter of the sum grows with √n only. A score error of 0.01 does no harm to one
+# observation, and may amount to the whole statistical error of a hundred. For many draws learn from more simulations,
+# and try the result on sets of as many draws as you have, simulated at known parameters.
 #
 # ## Two probes
 
@@ -97,39 +102,22 @@ print("five nights", exact_on.times(5).sigma.round(2))
 empty = off.draw(truth[1:], seed=2)
 both = fs.combine(on_model, off_model)
 print(both.names)
-print(fs.maximum_likelihood(both, (nights[0], empty)))
-
-
-# %% [markdown]
-# OUTPUT3
-#
-# Data are a tuple with one entry a probe. The region of the combination is where those of the parts overlap. Forecasts
-# are made for each probe with its own simulator, and added:
-
-
-# %%
-forecast_on = fs.forecast(on_model, truth, on)
-forecast_off = fs.forecast(off_model, truth[1:], off)
-print(forecast_on.add(forecast_off))
-exact_off = fs.FisherMatrix(("background",), np.array([[exposure / truth[1]]]))
-print("exact", exact_on.add(exact_off).sigma.round(2))
-
-
-# %% [markdown]
-# OUTPUT4
-#
-# And the posterior:
-
-
-# %%
 posterior = fs.sample(both, (nights[0], empty))
 print(posterior)
 
 
 # %% [markdown]
-# OUTPUT5
+# ```text
+# ('source', 'background')
+# NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
+# parameter   mean    sd      16 %    84 %    R-hat  ESS
+# source      97.278  18.132  79.324  115.58  1.000  3109
+# background  189.11  7.5318  181.71  196.41  1.001  2877
+# no problem found
+# ```
 #
-# The exact posterior under the same uniform prior, on a grid:
+# Data are a tuple with one entry a probe. The region of the combination is where those of the parts overlap. The exact
+# posterior under the same uniform prior, on a grid:
 
 
 # %%
@@ -143,7 +131,31 @@ print("mean", mean.round(1), " sd", np.sqrt(np.average((points - mean) ** 2, axi
 
 
 # %% [markdown]
-# OUTPUT6
+# ```text
+# mean [ 96.3 189.2]  sd [17.52  7.78]
+# ```
+#
+# The empty field has fixed the background, and the source is known twice as well as from its night alone. Forecasts are
+# made for each probe with its own simulator, and added:
+
+
+# %%
+forecast_on = fs.forecast(on_model, truth, on)
+forecast_off = fs.forecast(off_model, truth[1:], off)
+print(forecast_on.add(forecast_off))
+exact_off = fs.FisherMatrix(("background",), np.array([[exposure / truth[1]]]))
+print("exact", exact_on.add(exact_off).sigma.round(2))
+
+
+# %% [markdown]
+# ```text
+# Fisher forecast, 19,999 simulations
+# parameter   value  σ plug-in     σ slope       σ bound      σ conditional
+# source      100    17.81 ± 0.2   17.92 ± 0.08  17.99 ± 0.3  16.41
+# background  200    7.891 ± 0.09  7.942 ± 0.02  7.985 ± 0.1  7.27
+# figure of merit 0.0077227
+# exact [17.98  8.  ]
+# ```
 #
 # `combine` takes the probes to be independent given the parameters. Two analyses of the same sky are not: simulate them
 # together, and learn one score of both.

@@ -1,6 +1,6 @@
 """Fisher forecasts from a learned score: three estimates from fresh simulations at θ, each with its error.
 
-    plug-in   E[ŝ ŝᵀ]                  the paper's; noise in ŝ looks like information, so it can only claim too much
+    plug-in   E[ŝ ŝᵀ]                  the paper's; noise in ŝ looks like information, and a ŝ too small hides some
     slope     D = ∇θ' E[ŝ(θ, x)] at θ' = θ, x ~ p(x | θ')      linear in the error of ŝ
     bound     Dᵀ Cov(ŝ)⁻¹ D  ≤  F      by Cauchy-Schwarz, whatever the network: the conservative forecast
 

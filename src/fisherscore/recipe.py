@@ -29,6 +29,7 @@ from .network_score import NetworkScore
 from .polynomial import affordable_degree, exponents_up_to, legendre
 from .reference import Reference
 from .score_model import Record
+from .selection import thinned_rows
 from .simulations import Simulations
 from .standardize import Standardizer
 from .stored import StoredSimulations
@@ -176,6 +177,7 @@ class BaselineRecipe(Recipe):
                 f"recipe: the closed forms are for up to {LARGEST_DATA} data, got {int(np.prod(sims.x_shape))}. "
                 "Compress them first, or use fisherscore.NetworkRecipe()."
             )
+        sims = _evened(sims, seed)
         standardizer, u, x = _in_region(sims)
         network = CLOSED_FORMS[self.form](u, x.reshape(len(x), -1))
         return _model(self, sims, sims.drawn_at, seed, network, standardizer, {"settings": network.settings})
@@ -212,6 +214,7 @@ class AutoRecipe(Recipe):
 
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
         """Fit and weigh all candidates."""
+        sims = _evened(sims, seed)
         standardizer, u, x = _in_region(sims)
         _warn_if_deterministic(u, x.reshape(len(x), -1))
         fitted = fit_stack(
@@ -225,6 +228,13 @@ class AutoRecipe(Recipe):
         )
         facts = {"weights": fitted.weights, "estimated_error": fitted.estimated_error, **fitted.facts}
         return _model(self, sims, sims.drawn_at, seed, fitted.network, standardizer, facts)
+
+
+def _evened(sims: Simulations, seed: int) -> Simulations:
+    """Undo what failures do to the law of x given θ, where the simulator was run at a latent of the user's own."""
+    if sims.weights is None or sims.additive or not sims.has_latent:
+        return sims
+    return replace(sims.take(thinned_rows(sims.weights, seed)), weights=None)
 
 
 def _in_region(sims: Simulations) -> tuple[Standardizer, np.ndarray, np.ndarray]:

@@ -6,7 +6,8 @@ alone, the recorded failures tell P(success | z), and weighing every success by 
 exactly. P is found by a logistic regression of success on smooth functions of z (:mod:`fisherscore.polynomial`).
 
 A fit that uses x and the parameters it was drawn at, such as ``auto`` with additive noise, needs no weights for such
-failures: p(x | z, success) = p(x | z).
+failures: p(x | z, success) = p(x | z). With a latent of the user's own it needs them, and as closed forms know no
+weights, rows are left out at random instead, the more the less they weigh.
 
 Neither undoes failures that depend on the data, such as a run that crashes when x is large: then the data that are
 left follow another law, and nothing can know what the lost ones would have been.
@@ -28,6 +29,16 @@ def success_weights(latent: np.ndarray, success: np.ndarray) -> np.ndarray:
     u = 2.0 * (latent - low) / np.where(high > low, high - low, 1.0) - 1.0
     weights = 1.0 / np.maximum(_success_rate(u, success)[success], _SMALLEST_CHANCE)
     return weights / weights.mean()
+
+
+def thinned_rows(weights: np.ndarray, seed: int) -> np.ndarray:
+    """Choose rows at random, each with a chance in proportion to its weight, for fits that know no weights.
+
+    The largest weights are taken down to the 99th percentile, or a few rows would cost most of the others.
+    """
+    most = np.quantile(weights, 0.99)
+    chance = np.minimum(weights / most, 1.0)
+    return np.flatnonzero(np.random.default_rng([seed, 7]).uniform(size=len(weights)) < chance)
 
 
 def _success_rate(u: np.ndarray, success: np.ndarray) -> np.ndarray:
