@@ -6,7 +6,7 @@
 #
 # At the end of this page you have taken a Python function from simulations to a best fit, a forecast, a posterior with
 # a prior, and checks that say whether to believe them. It takes a quarter of an hour; running takes one to two minutes
-# on two cores. You need `pip install "fisherscore[inference]"`, which adds the plots of posteriors.
+# on two cores. The plots of posteriors need the extra `inference`.
 #
 # ## 1. Write a function
 #
