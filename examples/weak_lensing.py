@@ -1,10 +1,11 @@
+# ruff: noqa: E501
 """The tutorial docs/tutorials/weak_lensing.md as a script; made from it by docs/to_script.py."""
 
 # %% [markdown]
 # # The paper's experiment: weak lensing
 #
 # At the end of this page you have a forecast and a posterior of two cosmological parameters from 2,000 simulations,
-# each beside the exact one. Reading takes ten minutes; running takes one to two minutes on two cores. The problem needs
+# each beside the exact one. Reading takes ten minutes; running takes two to three minutes on two cores. The problem needs
 # jax-cosmo:
 #
 # ```console
