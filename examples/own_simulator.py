@@ -99,7 +99,7 @@ print(f"{len(sims)} simulations of {sims.x.shape[1]} data, {sims.failure_rate:.1
 #
 # `workers` is how many run at a time. With `out="runs/detector"` they are kept in that folder as they come, and the
 # same call goes on where it stopped; do that for anything that takes longer than a coffee. Some thousands are a good
-# start: the fit says below whether that was enough.
+# start: the error that the fit states below says whether that was enough.
 #
 # ## 5. Learn the score
 
@@ -116,7 +116,8 @@ print(f"estimated error {model.record['estimated_error']:.3f}")
 # ```
 #
 # The estimated error is the mean square error of the score in units of the information of the data: 0 is perfect, 1 is
-# knowing nothing. A few hundredths change error bars by a few per cent. It is what the fit can tell by itself: it does
+# knowing nothing. A few hundredths change error bars by a few per cent; above 0.1 or so, spend [more
+# simulations](../docs/tutorials/../howto/budget.md). It is what the fit can tell by itself: it does
 # not see what all its candidates miss, which is what the checks below are for.
 #
 # ## 6. Check it
@@ -198,8 +199,8 @@ print(forecast)
 # figure of merit 0.17575
 # ```
 #
-# Quote the bound: it does not claim more information than the data hold, up to its own error. A large gap between the
-# three columns means that the score is not good enough, and is warned about.
+# Quote the bound: it does not claim more information than the data hold, up to its own error. A gap between plug-in and
+# bound that is larger than their errors means that the score is not good enough, and is warned about.
 #
 # ## 8. Posterior
 #
@@ -224,8 +225,8 @@ fs.plot.save_figure(fs.plot.triangle(posterior), "posterior.png")
 #
 # ![Posterior of rate and energy](../docs/tutorials/images/own_simulator_posterior.png)
 #
-# The last line is the one to read first. If the chains disagree, if the posterior leaves the region or is cut off by
-# it, or if the observation is unlike anything simulated, it says so there, and a warning is given. `posterior.samples`
+# The last line is the one to read first. If the chains disagree, if the posterior leaves the region or piles up at its
+# edge, or if the observation is unlike anything simulated, it says so there, and a warning is given. `posterior.samples`
 # holds the draws; `to_arviz()` and `to_getdist()` pass them on.
 #
 # ## The same from one file

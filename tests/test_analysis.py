@@ -237,3 +237,32 @@ def test_a_broken_page_is_seen_to_be_broken(browser, tmp_path):
     page = browser.new_page()
     assert len(look(page, bad)) >= 3
     page.close()
+
+
+def test_failures_are_refused_in_words_of_the_file(tmp_path):
+    path = prepare(tmp_path)
+    body = "if theta[0] > 0.9:\n        raise ValueError('too far')\n    return rng.normal(theta)"
+    (tmp_path / "model_of_analysis.py").write_text(f"def draw(theta, rng):\n    {body}\n")
+    assert call("simulate", path).exit_code == 0
+    result = call("fit", path)
+    assert result.exit_code == 1 and "allow_failures = true under [fit]" in result.output and "too far" in result.output
+
+
+def test_no_campaign_begins_with_a_simulator_that_cannot_work(tmp_path):
+    path = prepare(tmp_path)
+    for body, words in (("return theta", "has no noise"), ("return 1 / 0", "No trial run")):
+        (tmp_path / "model_of_analysis.py").write_text(f"def draw(theta, rng):\n    {body}\n")
+        result = call("run", path)
+        assert result.exit_code == 1 and words in result.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_page_says_what_is_missing(analysis, tmp_path):
+    original, _ = analysis
+    shutil.copytree(original.parent, tmp_path / "copy")
+    path = tmp_path / "copy" / "a.toml"
+    (path.parent / "runs" / "a" / "check.json").unlink()
+    found = json.loads(call("report", path, "--json").stdout)
+    assert found["trusted"] is None and found["reasons"] == ["The checks have not been run."]
+    assert "Run: fisherscore check a.toml" in (path.parent / "runs" / "a" / "report.html").read_text()
+    assert call("report", path).exit_code == 0

@@ -80,6 +80,7 @@ WRONG = {
     "unknown table": ("[engine]", "[engines]", "engines", "Did you mean 'engine'"),
     "unknown key in a table": ("workers = 2", "worker = 2", "engine.worker", "Did you mean 'workers'"),
     "not TOML": ('"A test"', "A test", "not TOML", "line 2"),
+    "required key misspelled": ("simulations =", "simulatons =", "budget.simulatons", "Did you mean 'simulations'"),
     "wrong type": ("simulations = 300", 'simulations = "many"', "budget.simulations", "whole number of at least 100"),
     "a flag is no number": ("seed = 3", "seed = true", "seed", "whole number"),
     "too few": ("simulations = 300", "simulations = 3", "budget.simulations", "at least 100"),
@@ -114,7 +115,7 @@ WRONG = {
     "uniform prior beyond": ("normal = [0.5, 0.1]", "uniform = [0, 2]", "prior.a", "50% of the prior"),
     "prior of nothing": ("a = { normal", "c = { normal", "prior.c", "Known are a, b"),
     "prior unknown": ("normal = [0.5, 0.1]", "cauchy = [0.5, 0.1]", "prior.a", "{ normal = ["),
-    "prior senseless": ("normal = [0.5, 0.1]", "normal = [0.5, -0.1]", "prior.a", "make sense"),
+    "prior senseless": ("normal = [0.5, 0.1]", "normal = [0.5, -0.1]", "prior.a", "scales above 0"),
     "forecast outside": ("b = 2.5 }", "b = 5 }", "forecast.at", "widen the range"),
     "two engines": ("workers = 2", 'workers = 2\ndask = "tcp://x:1"', "engine.dask", "Leave one out"),
 }

@@ -22,7 +22,7 @@ from . import plot
 from .campaign import merge_campaigns, simulate
 from .configuration import Configuration
 from .diagnostics import diagnose
-from .errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError
+from .errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError, SimulationError
 from .estimate import maximum_likelihood
 from .experiments.results import versions
 from .forecasting import forecast
@@ -31,10 +31,12 @@ from .ledger import Ledger
 from .network_score import NetworkScore, load
 from .posterior import Posterior
 from .preflight import check_simulator
-from .recipe import fit
+from .recipe import MOST_FAILURES, fit
+from .record import OK
 from .sampling import sample
 from .simulations import Simulations
 from .stored import StoredSimulations, campaign_status, open_campaign
+from .table import duration
 
 STAGES = ("simulate", "fit", "forecast", "sample", "check", "report")
 _SCHEMA = "fisherscore.stage"
@@ -109,6 +111,12 @@ class Analysis:
                 )
             c.check_observation(found.x_shape)
         self.say(str(found))
+        if not found.counts.get(OK):
+            raise SimulationError("No trial run of the simulator succeeded, so no campaign is begun.")
+        if found.noiseless:
+            raise SimulationError("The simulator has no noise, so there is nothing to learn; no campaign is begun.")
+        if found.problems:
+            self.say("  going on all the same: fit and checks will tell")
 
     @staticmethod
     def _shard_folder(folder: Path, shard: str) -> Path:
@@ -141,6 +149,7 @@ class Analysis:
         """Learn the score."""
         c = self.configuration
         sims = self.simulations()
+        self._refuse_failures(sims)
 
         def work() -> dict[str, Any]:
             model = fit(sims, recipe=c.recipe, seed=c.seed, progress=self.progress, allow_failures=c.allow_failures)
@@ -155,6 +164,18 @@ class Analysis:
             }
 
         self._stage("fit", work)
+
+    def _refuse_failures(self, sims: Simulations) -> None:
+        """Say in words of the file what ``fit`` would say in words of Python."""
+        if sims.failure_rate > MOST_FAILURES and not self.configuration.allow_failures:
+            kinds, first = sims.failures()
+            raise self.configuration.document.error(
+                ("fit", "allow_failures") if "fit" in self.configuration.document.tree else (),
+                f"{sims.failure_rate:.2%} of {len(sims):,} simulations failed "
+                f"({', '.join(f'{n:,} {kind}' for kind, n in kinds.items())}; the first said: {first[:300]}). Leaving "
+                "them out can bias the score. Repair the simulator, or narrow its parameters; if failures depend on "
+                "the parameters alone, set allow_failures = true under [fit].",
+            )
 
     def model(self) -> NetworkScore:
         """Load the fitted model."""
@@ -286,7 +307,9 @@ class Analysis:
 
         def work() -> dict[str, Any]:
             x = None if c.observation is None or c.observation.iid else self.observation()
-            found = diagnose(self.model(), test, x_obs=x, seed=c.seed, progress=self.progress)
+            found = diagnose(
+                self.model(), test, x_obs=x, num_posteriors=c.num_posteriors, seed=c.seed, progress=self.progress
+            )
             plot.save_figure(plot.identities(found), self.out / "checks.png")
             if found.coverage is not None:
                 plot.save_figure(plot.coverage(found), self.out / "coverage.png")
@@ -323,7 +346,9 @@ class Analysis:
             return _hash(after, at, c.num_forecast, c.seed)
         if stage == "sample":
             return _hash(after, self._observation_key(), c.document.tree.get("prior"), c.sampler, c.seed)
-        return _hash(after, self._campaign_key("test") if c.num_test else None, self._observation_key(), c.seed)
+        return _hash(
+            after, self._campaign_key("test") if c.num_test else None, self._observation_key(), c.seed, c.num_posteriors
+        )
 
     def _campaign_key(self, kind: str) -> str:
         """Hash what the data of a campaign depend on; reading them all would take long."""
@@ -374,11 +399,12 @@ class Analysis:
         said = list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, FisherScoreWarning)))
         for warning in said:
             self.say(f"warning: {warning}")
+        seconds = round(time.perf_counter() - started, 2)
         document = {
             "schema": _SCHEMA,
             "stage": stage,
             "key": key,
-            "seconds": round(time.perf_counter() - started, 2),
+            "seconds": seconds,
             "warnings": said,
             "result": result,
             "versions": versions(),
@@ -388,6 +414,7 @@ class Analysis:
         os.replace(fresh, self._path(stage))
         if "table" in result:
             self.say(result["table"])
+        self.say(f"{stage}: done in {duration(seconds)}")
 
 
 def _hash(*parts: Any) -> str:

@@ -8,6 +8,8 @@ from .configuration import Configuration
 from .experiments.results import versions
 from .report import Page
 
+# Above this estimated error an analysis is not to be trusted: a best fit is then off by half of its σ and more.
+LARGEST_ERROR = 0.25
 # What each picture shows, in the order of the page.
 _POSTERIOR = "Posterior of the observation: 68 % and 95 % regions, and the distribution of each parameter alone."
 _FIELD = (
@@ -22,7 +24,7 @@ _COVERAGE = "Coverage and ranks of posteriors of simulated data, which should fo
 def write_report(configuration: Configuration, results: dict[str, Any], path: Path) -> None:
     """Write one HTML file that needs nothing beside it."""
     page = Page(configuration.title)
-    _verdict(page, results)
+    _verdict(page, configuration, results)
     _parameters(page, configuration, results)
     _forecast(page, results, path.parent)
     _posterior(page, configuration, results, path.parent)
@@ -32,24 +34,46 @@ def write_report(configuration: Configuration, results: dict[str, Any], path: Pa
     page.write(path)
 
 
-def verdict(results: dict[str, Any]) -> tuple[bool | None, list[str]]:
+def undone(configuration: Configuration, results: dict[str, Any]) -> list[str]:
+    """Say which stages are missing, or out of date since the file was changed, and the command for each."""
+    wanted = {
+        "fit": True,
+        "forecast": bool(configuration.num_forecast),
+        "sample": configuration.observation is not None,
+        "check": bool(configuration.num_test),
+    }
+    file = configuration.document.path
+    missing = [stage for stage, asked in wanted.items() if asked and stage not in results]
+    return [f"Not done, or out of date: {stage}. Run: fisherscore {stage} {file.name}" for stage in missing]
+
+
+def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool | None, list[str]]:
     """Say whether to trust an analysis (None: nobody can tell), and why; only what was done can speak for it."""
     check, drawn = results.get("check"), results.get("sample")
     reasons = [] if check is None or check["result"]["passed"] else [check["result"]["verdict"]]
     if drawn is not None:
         reasons += [f"Posterior: {problem}." for problem in drawn["result"]["problems"]]
+    error = results.get("fit", {}).get("result", {}).get("estimated_error")
+    if error is not None and error > LARGEST_ERROR:
+        reasons.append(
+            f"The fit puts its own score error at {error:.2g}, so that a best fit may be off by {error**0.5:.1g} "
+            "of its σ: give it more simulations."
+        )
     if reasons:
         return False, reasons
     if check is None:
-        return None, ["Nothing was checked: the analysis has no test simulations."]
+        asked = configuration.num_test > 0
+        return None, ["The checks have not been run." if asked else "Nothing was checked, since budget.test = 0."]
     reasons = [check["result"]["verdict"]]
     return True, reasons + (["No problem was found with the posterior."] if drawn is not None else [])
 
 
-def _verdict(page: Page, results: dict[str, Any]) -> None:
-    good, reasons = verdict(results)
+def _verdict(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+    good, reasons = verdict(configuration, results)
     words = {True: "Nothing speaks against this analysis.", False: "Do not trust this analysis.", None: "Unchecked."}
     page.verdict(" ".join([words[good], *reasons]), good=good)
+    if missing := undone(configuration, results):
+        page.list(missing)
     error = results.get("fit", {}).get("result", {}).get("estimated_error")
     if error is not None:
         page.paragraph(
@@ -112,7 +136,8 @@ def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
     page.section(
         "Forecast",
         f"Errors to expect from data like these at {found['chosen']}, from {found['num_simulations']:,} fresh "
-        "simulations. The plug-in can claim too much where the score is noisy; the conservative one never does.",
+        "simulations. The plug-in can claim too much where the score is noisy; the conservative one does not, up to "
+        "its own error.",
     )
     errors = [found[k] or [None] * len(found["names"]) for k in ("sigma_error", "sigma_bound_error")]
     page.table(
@@ -134,7 +159,7 @@ def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
 def _checks(page: Page, results: dict[str, Any], folder: Path) -> None:
     page.section("Checks")
     if "check" not in results:
-        page.paragraph("None: set budget.test to at least 100 fresh simulations to have the score checked.")
+        page.paragraph("None yet. They need fresh simulations: budget.test, at least 100.")
         return
     found = results["check"]["result"]
     page.paragraph(f"On {found['num_simulations']:,} simulations the fit has not seen. None of them needs the truth.")

@@ -128,7 +128,7 @@ def _run_stages(file: Path, stages: tuple[str, ...] | None, as_json: bool) -> No
 
         analysis = Analysis(read_configuration(file), say=lambda words: typer.echo(words, err=as_json))
         results = analysis.run(stages or STAGES)
-        good, reasons = verdict(results)
+        good, reasons = verdict(analysis.configuration, results)
         if as_json:
             typer.echo(json.dumps({"trusted": good, "reasons": reasons, "stages": results}))
         elif stages is None:

@@ -82,6 +82,7 @@ class Configuration:
     num_simulations: int
     num_test: int
     num_forecast: int
+    num_posteriors: int
     engine: dict[str, Any]
     recipe: str
     allow_failures: bool
@@ -247,6 +248,7 @@ def _budget(document: Document, proposal: Proposal) -> dict[str, Any]:
         "num_simulations": num,
         "num_test": section.take("test", whole(_FEWEST_TESTS, or_zero=True), max(1000, num // 2)),
         "num_forecast": section.take("forecast", whole(least, or_zero=True), max(least, num)),
+        "num_posteriors": section.take("posteriors", whole(50, or_zero=True), 100),
     }
     section.finish()
     return found
@@ -383,7 +385,7 @@ def _law(value: Any) -> dist.Distribution:
     try:
         return law(*numbers(count)(listed), validate_args=True)
     except (Unfit, ValueError):
-        raise Unfit(f"{{ {name} = [{meaning}] }} with values that make sense") from None
+        raise Unfit(f"{{ {name} = [{meaning}] }}, scales above 0 and low below high") from None
 
 
 def _mass(law: dist.Distribution, low: float, high: float) -> float:
@@ -419,6 +421,7 @@ lifetime = {{ range = [0.5, 2.5], unit = "s" }}
 simulations = 2000                   # to train on
 test = 2000                          # fresh ones, to check the result; 0 for none
 forecast = 2000                      # fresh ones, for the Fisher forecast; 0 for none
+# posteriors = 100                   # sampled to check their calibration, the longest part of the checks; 0 for none
 
 # [engine]                           # without it, simulations run in this process
 # workers = 8                        # worker processes on this machine

@@ -19,12 +19,14 @@ class Document:
         self.path = path
         try:
             self.text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ConfigurationError(f"{path}: no such file. To make one: fisherscore init {path}") from None
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"{path}: cannot be read as text ({error}).") from None
         try:
             self.tree: dict[str, Any] = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
-            raise ConfigurationError(f"{path}: not TOML: {error}. Values that are words need quotes.") from None
+            raise ConfigurationError(f"{path}: not TOML: {error}. (Words need quotes, numbers none.)") from None
 
     def line(self, keys: Sequence[str]) -> int:
         """Return the line on which a key is set, or its table begins; for a key that is not there, its table's.
@@ -77,6 +79,9 @@ class Section:
         """Return a value of the right kind, or the default; without a default the key must be there."""
         self._known.add(name)
         if name not in self.tree:
+            near = difflib.get_close_matches(name, self.tree, n=1, cutoff=0.8)
+            if near and near[0] not in self._known:
+                raise self.error((near[0],), f"no such key. Did you mean {name!r}?")
             if default is _NOTHING:
                 raise self.error((), f"expected a key {name!r}. Add it below this line.")
             return default

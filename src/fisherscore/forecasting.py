@@ -32,6 +32,8 @@ _STEP = 0.4
 # What that step leaves of relative error in D: all there is for simulators so smooth that paired noise cancels.
 _STEP_ERROR = 2e-3
 _NUM_BOOTSTRAP = 200
+# A bound with a larger relative error is no number to quote.
+_MOST_UNSURE = 0.3
 # Dropping more failed runs than this would bias the forecast.
 _MOST_FAILURES = 0.01
 
@@ -325,6 +327,16 @@ def _warn_if_doubtful(result: Forecast) -> None:
             axis=0,
         )
     worst = int(np.nanargmax(np.abs(claims) / spread))
+    assert result.bound.sigma_error is not None
+    unsure = result.bound.sigma_error / result.bound.sigma
+    if not unsure.max() < _MOST_UNSURE:
+        name = result.names[int(np.argmax(unsure))]
+        warnings.warn(
+            f"The conservative bound is not determined: that of {name!r} has an error of {unsure.max():.0%}. The "
+            "learned score hardly responds to the parameters here, or too few simulations were spent on the forecast.",
+            FisherScoreWarning,
+            stacklevel=4,
+        )
     if not abs(claims[worst]) < 3 * spread[worst] + 0.02:
         warnings.warn(
             f"The plug-in forecast and the conservative bound disagree: for {result.names[worst]!r} the bound's error "

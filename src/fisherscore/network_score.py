@@ -52,6 +52,15 @@ class NetworkScore(ScoreModel):
     x_shape: tuple[int, ...] = eqx.field(static=True)
     record: Record = eqx.field(static=True)
 
+    def __str__(self) -> str:
+        error = self.record.get("estimated_error")
+        weights = self.record.get("weights") or {}
+        region = ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in zip(self.names, self.low, self.high, strict=True))
+        lines = [f"score of {region}, given data of shape {self.x_shape}"]
+        lines += [] if error is None else [f"  estimated error {error:.2g} (0 is perfect, 1 is predicting zero)"]
+        lines += ["  made of " + ", ".join(f"{k} {w:.2f}" for k, w in weights.items() if w)] if weights else []
+        return "\n".join(lines)
+
     @property
     def has_density(self) -> bool:
         """Whether the network is conservative."""

@@ -36,6 +36,7 @@ class SimulatorCheck:
     num_simulations: int | None
     seconds_in_all: float | None
     problems: tuple[str, ...]
+    noiseless: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -97,8 +98,17 @@ def check_simulator(
         seconds_a_run=runner.seconds,
         num_simulations=wanted,
         seconds_in_all=None if wanted is None else wanted * runner.seconds,
-        problems=tuple(_problems(outcomes, repeatable, first[0], other)),
+        problems=tuple(dict.fromkeys(_problems(outcomes, repeatable, first[0], other))),
+        noiseless=_same_data(first[0], other) and not _are_counts(first[0]),  # counts may agree by chance
     )
+
+
+def _are_counts(outcome: Outcome) -> bool:
+    return outcome.x is not None and bool(np.all(outcome.x % 1 == 0))
+
+
+def _same_data(one: Outcome, other: Outcome) -> bool:
+    return one.x is not None and other.x is not None and np.array_equal(one.x, other.x)
 
 
 class _Runner:
@@ -134,7 +144,7 @@ def _problems(outcomes: list[Outcome], repeatable: bool | None, first: Outcome, 
             "the same seed gives different data, so a lost run cannot be repeated: draw all random numbers from the "
             "generator or the seed that is passed"
         )
-    if first.x is not None and other.x is not None and np.array_equal(first.x, other.x):
+    if _same_data(first, other):
         problems.append(
             "two seeds at the same parameters give the same data: without noise there is no likelihood. Use the "
             "generator or the seed that is passed, and add the noise of the measurement"

@@ -36,7 +36,7 @@ from .stored import StoredSimulations
 from .train import History, Training, latent_score_loss, train
 
 # Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
-_TOLERATED_FAILURES = 0.01
+MOST_FAILURES = 0.01
 _FEWEST = 10
 # Training rows from which the Fisher surface and the spread of x are estimated; more would not sharpen them.
 _REMEMBERED = 50_000
@@ -379,7 +379,7 @@ def _check_failures(sims: Simulations, allowed: bool) -> None:
             " Some failed just outside the proposal's range, where noise added to the parameters had taken them: if "
             "that is the reason, narrow the range a little (the noise is 1/200 of it) or pass a latent of your own."
         )
-    if rate > _TOLERATED_FAILURES and not allowed:
+    if rate > MOST_FAILURES and not allowed:
         raise ArgumentError(text + " Repair the simulator, or pass allow_failures=True.")
     warnings.warn(text, FisherScoreWarning, stacklevel=3)
 
