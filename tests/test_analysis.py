@@ -243,9 +243,12 @@ def test_failures_are_refused_in_words_of_the_file(tmp_path):
     path = prepare(tmp_path)
     body = "if theta[0] > 0.9:\n        raise ValueError('too far')\n    return rng.normal(theta)"
     (tmp_path / "model_of_analysis.py").write_text(f"def draw(theta, rng):\n    {body}\n")
+    result = call("simulate", path)
+    assert result.exit_code == 1 and "allow_failures = true under [fit]" in result.output
+    assert "too far (model_of_analysis.py, line 3)" in result.output
+    assert fs.campaign_status(tmp_path / "runs" / "a" / "campaign").num_done == 100  # and not all 400
+    path.write_text(path.read_text() + "[fit]\nallow_failures = true\n")
     assert call("simulate", path).exit_code == 0
-    result = call("fit", path)
-    assert result.exit_code == 1 and "allow_failures = true under [fit]" in result.output and "too far" in result.output
 
 
 def test_no_campaign_begins_with_a_simulator_that_cannot_work(tmp_path):

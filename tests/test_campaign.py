@@ -71,7 +71,9 @@ def test_failures_are_kept_with_their_words_and_fit_refuses():
     assert set(sims.status) == {"ok", "raised", "nonfinite"}
     raised = sims.status == "raised"
     assert (sims.latent[raised, 0] > 0.9).all() and np.isnan(sims.x[raised]).all()
-    assert sims.messages[int(np.flatnonzero(raised)[0])] == "RuntimeError: did not converge"
+    assert sims.messages[int(np.flatnonzero(raised)[0])].startswith(
+        "RuntimeError: did not converge (test_campaign.py, line "
+    )
     assert len(sims.ok()) == (sims.status == "ok").sum() and np.isfinite(sims.ok().x).all()
     with pytest.raises(fs.ArgumentError, match=r"simulations failed .*raised.*bias the score"):
         fs.fit(sims)
@@ -148,3 +150,10 @@ def test_a_mock_observation_that_fails_says_where():
 def test_mistakes_are_named(call, message):
     with pytest.raises(fs.ArgumentError, match=message):
         call()
+
+
+def test_a_failure_names_the_line_and_a_wrong_signature_is_explained():
+    with pytest.raises(fs.SimulationError, match=r"ZeroDivisionError: .* \(test_campaign\.py, line \d+\)"):
+        fs.from_python(lambda theta, rng: 1 / 0).draw([0.0])
+    with pytest.raises(fs.SimulationError, match="called with theta and a generator"):
+        fs.from_python(lambda theta: theta).draw([0.0])

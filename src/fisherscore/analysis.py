@@ -40,6 +40,8 @@ from .table import duration
 
 STAGES = ("simulate", "fit", "forecast", "sample", "check", "report")
 _SCHEMA = "fisherscore.stage"
+# A campaign stops after its first records if more of them fail than could be by chance where 1 % do.
+_PILOT, _MOST_IN_PILOT = 100, 0.04
 # Seeds of the parts, apart from that of the training simulations.
 _TEST, _MOCK, _FORECAST, _SAMPLE = 1, 2, 3, 4
 
@@ -78,16 +80,16 @@ class Analysis:
             self._join_shards()
         for folder, num, seed in self._campaigns():
             part = folder if shard is None else self._shard_folder(folder, shard)
-            simulate(
-                self.configuration.simulator,
-                self.configuration.proposal,
-                num,
-                seed=seed,
-                out=part,
-                shard=shard,
-                progress=self.progress,
-                **self.configuration.engine,
-            )
+
+            def run(count: int, out: Path = part, seed: int = seed) -> Simulations:
+                c = self.configuration
+                return simulate(
+                    c.simulator, c.proposal, count, seed=seed, out=out, shard=shard, progress=self.progress, **c.engine
+                )
+
+            if shard is None and num > _PILOT:
+                self._refuse_failures(run(_PILOT), most=_MOST_IN_PILOT)  # before a long campaign has been for nothing
+            run(num)
             self.say(str(campaign_status(part)))
 
     def _campaigns(self) -> list[tuple[Path, int, int]]:
@@ -165,9 +167,9 @@ class Analysis:
 
         self._stage("fit", work)
 
-    def _refuse_failures(self, sims: Simulations) -> None:
+    def _refuse_failures(self, sims: Simulations, most: float = MOST_FAILURES) -> None:
         """Say in words of the file what ``fit`` would say in words of Python."""
-        if sims.failure_rate > MOST_FAILURES and not self.configuration.allow_failures:
+        if sims.failure_rate > most and not self.configuration.allow_failures:
             kinds, first = sims.failures()
             raise self.configuration.document.error(
                 ("fit", "allow_failures") if "fit" in self.configuration.document.tree else (),

@@ -7,7 +7,9 @@ be judged on the noise it was trained on.
 This module and :mod:`fisherscore.command` import nothing heavy, since every worker process imports them.
 """
 
+import os
 import signal
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -88,8 +90,16 @@ class PythonRecord:
         try:
             value = self.function(np.array(theta), np.random.default_rng(sequence))
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            return failure(RAISED, f"{type(error).__name__}: {error}")
+            return failure(RAISED, f"{type(error).__name__}: {error}{_where(error)}")
         return judged(value, f"The simulator {self.name!r}")
+
+
+def _where(error: BaseException) -> str:
+    """Name the file and line that raised; an error of the call itself means that the function takes something else."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if len(frames) > 1:
+        return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
+    return " (a simulator is called with theta and a generator)" if isinstance(error, TypeError) else ""
 
 
 def judged(value: Any, who: str) -> Outcome:
