@@ -13,6 +13,9 @@ import typing
 from beartype import beartype
 from jaxtyping import install_import_hook
 
+# For the type checker, not to be run.
+collect_ignore = ["tests/typing/user_script.py"]
+
 # Tests compile the same functions again and again, in two processes: let them share what is compiled. Set before JAX is
 # imported; the worker processes inherit it.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
