@@ -16,7 +16,7 @@ import matplotlib
 import numpy as np
 
 import fisherscore as fs
-from fisherscore.experiments.results import versions, write_json
+from fisherscore.results import versions, write_json
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

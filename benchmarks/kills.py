@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import fisherscore as fs
-from fisherscore.experiments.results import versions, write_json
+from fisherscore.results import versions, write_json
 
 NUM_WORKERS = 4
 CAMPAIGN = """

@@ -20,7 +20,7 @@ from numpyro.diagnostics import effective_sample_size
 
 import fisherscore as fs
 from fisherscore.accuracy import c2st
-from fisherscore.experiments.results import versions, write_json
+from fisherscore.results import versions, write_json
 
 HERE = Path(__file__).parent / "results"
 COVARIANCE = 0.09 * np.array([[1.0, 0.5], [0.5, 1.0]])

@@ -23,7 +23,7 @@ import numpy as np
 import fisherscore as fs
 from fisherscore.accuracy import score_error_of
 from fisherscore.closed_form import CLOSED_FORMS
-from fisherscore.experiments.results import versions, write_json
+from fisherscore.results import versions, write_json
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fisherscore.experiments.results import versions, write_json
 from fisherscore.network import build_network
+from fisherscore.results import versions, write_json
 from fisherscore.train import Training, latent_score_loss, train
 
 NETWORKS = {"toy (64, 64)": ((64, 64), 2), "lensing (64, 128, 128)": ((64, 128, 128), 15)}

@@ -15,8 +15,8 @@ import numpy as np
 
 import fisherscore as fs
 from fisherscore.accuracy import c2st, score_error
-from fisherscore.experiments.results import versions, write_json
 from fisherscore.problems.two_moons import two_moons_posterior
+from fisherscore.results import versions, write_json
 
 NUM_DRAWS = 1_000
 

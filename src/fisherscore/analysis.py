@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from . import plot
+from .analysis_report import write_report
 from .campaign import merge_campaigns, simulate
 from .configuration import Configuration
 from .diagnostics import diagnose
 from .errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError, SimulationError
 from .estimate import maximum_likelihood
-from .experiments.results import versions
 from .forecasting import forecast
 from .ledger import FILE as LEDGER
 from .ledger import Ledger
@@ -33,6 +33,7 @@ from .posterior import Posterior
 from .preflight import check_simulator
 from .recipe import MOST_FAILURES, fit
 from .record import OK
+from .results import versions
 from .sampling import sample
 from .simulations import Simulations
 from .stored import StoredSimulations, campaign_status, open_campaign
@@ -61,8 +62,6 @@ class Analysis:
 
     def run(self, stages: Sequence[str] = STAGES) -> dict[str, Any]:
         """Run stages in their order and return the results of all that are done."""
-        from .analysis_report import write_report  # pictures and pages are not needed by the other stages
-
         for stage in stages:
             if stage == "report":
                 write_report(self.configuration, self.results(), self.out / "report.html")
@@ -172,7 +171,7 @@ class Analysis:
         if sims.failure_rate > most and not self.configuration.allow_failures:
             kinds, first = sims.failures()
             raise self.configuration.document.error(
-                ("fit", "allow_failures") if "fit" in self.configuration.document.tree else (),
+                ("simulator",),
                 f"{sims.failure_rate:.2%} of {len(sims):,} simulations failed "
                 f"({', '.join(f'{n:,} {kind}' for kind, n in kinds.items())}; the first said: {first[:300]}). Leaving "
                 "them out can bias the score. Repair the simulator, or narrow its parameters; if failures depend on "

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from .configuration import Configuration
-from .experiments.results import versions
 from .report import Page
+from .results import versions
 
 # Above this estimated error an analysis is not to be trusted: a best fit is then off by half of its σ and more.
 LARGEST_ERROR = 0.25

@@ -5,8 +5,6 @@
 the hash of the data and the loss curve.
 """
 
-import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +90,6 @@ class NetworkScore(ScoreModel):
         batch = self.data_batch_shape(x)
         rows = x.reshape(-1, *self.x_shape)
         return self.reference.rarity((rows - self.standardizer.x_centre) / self.standardizer.x_scale).reshape(batch)
-
-    def with_facts(self, facts: Mapping[str, Any]) -> "NetworkScore":
-        """Return the same model with more in its record."""
-        return dataclasses.replace(self, record=Record({**self.record, **facts}))
 
     def save(self, path: Any) -> None:
         """Write the model to a folder of JSON and safetensors; :func:`fisherscore.load` reads it."""

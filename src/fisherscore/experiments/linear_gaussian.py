@@ -10,7 +10,7 @@ from ..accuracy import field_error, score_error
 from ..campaign import simulate
 from ..problems import linear_gaussian
 from ..recipe import fit
-from .results import print_table, versions, write_json
+from ..results import print_table, versions, write_json
 
 TRUTH = (0.5, -0.5)
 

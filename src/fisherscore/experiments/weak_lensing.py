@@ -24,9 +24,9 @@ from ..problems import Problem, weak_lensing
 from ..problems.weak_lensing import FIDUCIAL
 from ..recipe import fit
 from ..report import Page
+from ..results import print_table, versions, write_json
 from ..sampling import sample
 from ..simulator import Simulator
-from .results import print_table, versions, write_json
 
 
 @dataclass(frozen=True)
@@ -272,11 +272,5 @@ def _write_page(
     page.figure(out / "coverage.png", "Coverage and ranks of posteriors of simulated data; the diagonal is right.")
     page.text(checks.table())
     page.section("Settings")
-    page.settings(
-        {
-            k: result[k]
-            for k in ("recipe", "weights", "estimated_error", "num_simulations", "seed", "seconds", "versions")
-        }
-        | {"data sha256": study.model.record["data_sha256"]}
-    )
+    page.settings({k: result[k] for k in _SETTINGS} | {"data sha256": study.model.record["data_sha256"]})
     page.write(out / "report.html")

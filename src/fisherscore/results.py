@@ -1,4 +1,4 @@
-"""What every experiment and benchmark writes: JSON with versions, and a table on the terminal."""
+"""What every analysis, experiment and benchmark writes: JSON with versions, and a table on the terminal."""
 
 import json
 import platform
@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from ..table import columns
+from .table import columns
 
 
 def versions() -> dict[str, str]:
