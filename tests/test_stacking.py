@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisherscore.stacking import edge_weight, implicit_terms, risk, stack_weights
+from fisherscore.stacking import edge_noise, edge_weight, implicit_terms, risk, stack_weights
 
 RNG = np.random.default_rng(0)
 SIGMA = 0.3
@@ -62,3 +62,33 @@ def test_weights_undo_factors_and_drop_what_adds_nothing():
     found = stack_weights(members, edges(u), metric)
     np.testing.assert_allclose(found[0], 0.5, atol=0.02)
     assert found[1] < 0.05
+
+
+def jackknifed(num_parts, noise, num=4_000):
+    """Scores of two members with every part left out: the truth, and noise of given variances (inside, at the edge)."""
+    u = np.linspace(-1, 1, num)
+    weights = edges(u[:, None])
+    spread = np.sqrt([[np.where(weights > 0.5, inside, edge)] for inside, edge in noise])  # (members, 1, num)
+    # The means of independent parts, each left out in turn, spread by 1 / (parts − 1) of the whole's standard error.
+    parts = spread * RNG.normal(size=(len(noise), num_parts, num)) * np.sqrt(num_parts)
+    left_out = (parts.sum(axis=1, keepdims=True) - parts) / (num_parts - 1)
+    return left_out[..., None], weights
+
+
+def test_noise_at_the_edge_is_found_and_that_inside_is_not_counted_twice():
+    scores, weights = jackknifed(5, [(0.1, 0.5), (0.3, 0.3)])
+    found = edge_noise(scores, weights, np.eye(1))
+    inside = weights.mean()
+    # Between the weights 0 and 1 the two regions mix a little, so the difference of 0.4 is not seen whole.
+    assert 0.25 < found[0, 0] / (inside * (1 - inside)) < 0.45
+    assert found[1, 1] < 0.05 * found[0, 0]
+    assert not edge_noise(*jackknifed(3, [(0.1, 0.5), (0.3, 0.3)]), np.eye(1)).any()  # too few parts to tell
+
+
+def test_a_member_wild_at_the_edge_loses_its_weight_though_the_loss_does_not_see_it():
+    u, x = rows(DESIGNS["uniform"])
+    members = [implicit_terms(n, u, x, np.eye(1)) for n in (Line(1.0, 0.5), Line(1.0))]
+    blind = stack_weights(members, edges(u), np.eye(1))
+    seen = stack_weights(members, edges(u), np.eye(1), np.diag([0.0, 1e3]))
+    assert blind[1] > 0.8 and blind[0] < 0.2
+    assert seen[1] < 0.1 and seen[0] > 0.8

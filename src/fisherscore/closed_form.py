@@ -7,7 +7,7 @@ All are fitted to rows x drawn at parameters u scaled to [−1, 1]; none needs a
 * ``moments``: the best score that is linear in x. With mean μ(θ) and covariance Σ(θ) it is (∂μ/∂θ)ᵀ Σ⁻¹ (x − μ), the
   quasi-score of Wedderburn (1974) and Godambe: exact for every exponential family in x itself, such as Poisson counts,
   whatever the shape of its noise;
-* ``mapped``: as ``location_scale``, with noise of three components, for data mapped to normals by their quantiles:
+* ``mapped``: as ``location_scale``, with noise of several components, for data mapped to normals by their quantiles:
   for skewed data.
 """
 
@@ -28,6 +28,8 @@ from .polynomial import legendre, legendre_gradient
 _NUM_KNOTS = 101
 _MOST_POINTS = 4_000
 _KEY = jax.random.key(0)
+# Few rows do not tell five components apart.
+_MANY_ROWS = 5_000
 
 
 def gaussian(u: np.ndarray, rows: np.ndarray) -> ConservativeNetwork:
@@ -53,7 +55,8 @@ def mapped(u: np.ndarray, rows: np.ndarray) -> ConservativeNetwork:
     images = np.asarray(jax.jit(jax.vmap(network.mapped))(jnp.asarray(rows, jnp.float32)), np.float64)
     spread = images.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
-    fitted = _location_scale(fit_location_scale(u, images / scale, num_components=3), u.shape[1])
+    num_components = 5 if len(u) >= _MANY_ROWS else 3
+    fitted = _location_scale(fit_location_scale(u, images / scale, num_components=num_components), u.shape[1])
     values = values / jnp.asarray(scale[:, None], jnp.float32)
     return eqx.tree_at(lambda n: (n.values, n.inner), network, (values, fitted))
 
@@ -123,7 +126,7 @@ def _location_scale(fitted: LocationScale, num_parameters: int) -> LocationScale
         num_components=len(noise[0].weights),
         key=_KEY,
     )
-    shapes = [(np.log(n.weights / n.widths), n.centres, n.widths) for n in noise]
+    shapes = [(n.log_heights, n.centres, n.widths, n.freedom) for n in noise]
     return _filled(
         network,
         whitening=fitted.whitening,
@@ -131,7 +134,6 @@ def _location_scale(fitted: LocationScale, num_parameters: int) -> LocationScale
         log_variance=fitted.log_variance,
         mixing=fitted.mixing,
         noise=np.moveaxis(np.array(shapes), 0, 1),
-        freedom=np.array([n.freedom for n in noise]),
     )
 
 

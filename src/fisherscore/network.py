@@ -195,8 +195,7 @@ class LocationScaleBaseline(ConservativeNetwork):
     location: Float[Array, "terms data"]
     log_variance: Float[Array, "terms data"]
     mixing: Float[Array, "mixing_terms data data"]
-    noise: Float[Array, "3 data components"]  # log weights over widths, centres, widths
-    freedom: Float[Array, " data"]
+    noise: Float[Array, "4 data components"]  # log heights, centres, widths, degrees of freedom
     degree: int = eqx.field(static=True)
     mixing_degree: int = eqx.field(static=True)
     num_parameters: int = eqx.field(static=True)
@@ -218,8 +217,7 @@ class LocationScaleBaseline(ConservativeNetwork):
         self.location = self.log_variance = jnp.zeros((num_terms, data_size))
         self.whitening = jnp.eye(data_size)
         self.mixing = jnp.zeros((num_mixing, data_size, data_size))
-        self.noise = jnp.ones((3, data_size, num_components))
-        self.freedom = jnp.ones(data_size)
+        self.noise = jnp.ones((4, data_size, num_components))
 
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
         """Give Σ_i log density of datum i given those before it."""
@@ -229,9 +227,9 @@ class LocationScaleBaseline(ConservativeNetwork):
         log_variance = jnp.clip(terms @ self.log_variance, -14.0, 14.0)
         residual = white - terms @ self.location - jnp.tensordot(mixing_terms, self.mixing, 1) @ white
         z = residual * jnp.exp(-0.5 * log_variance)
-        log_weights, centres, widths = self.noise
-        nu = self.freedom[:, None]
-        logs = log_weights - (nu + 1) / 2 * jnp.log1p(((z[:, None] - centres) / widths) ** 2 / nu)
+        log_heights, centres, widths, freedom = self.noise
+        squares = ((z[:, None] - centres) / widths) ** 2
+        logs = log_heights - (freedom + 1) / 2 * jnp.log1p(squares / freedom)
         return jnp.sum(jax.scipy.special.logsumexp(logs, axis=1) - 0.5 * log_variance)
 
     @property

@@ -30,6 +30,7 @@ _EDGE = 0.25
 _ROWS_AT_ONCE = 4096
 # Members with less weight than this are dropped, and the others weighed again.
 _SMALLEST_WEIGHT = 0.02
+_FEWEST_PARTS = 5
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,16 @@ def risk(terms: Terms, weights: np.ndarray, metric: np.ndarray) -> np.ndarray:
     return 0.5 * weights * np.einsum("ni,ij,nj->n", terms.scores, metric, terms.scores) + terms.divergences
 
 
-def stack_weights(members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.ndarray:
-    """Find the non-negative weights of members whose sum has the smallest implicit loss."""
+def stack_weights(
+    members: list[Terms], weights: np.ndarray, metric: np.ndarray, noise: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """Find the non-negative weights of members whose sum has the smallest implicit loss.
+
+    ``noise`` (members, members) is what twice the loss does not see: see :func:`edge_noise`.
+    """
     scores = np.stack([m.scores for m in members])
     quadratic = np.einsum("n,kni,ij,lnj->kl", weights, scores, metric, scores, optimize=True) / len(weights)
+    quadratic = quadratic + noise
     linear = np.array([m.divergences.mean() for m in members])
     chosen = np.arange(len(members))
     while True:
@@ -105,6 +112,25 @@ def stack_weights(members: list[Terms], weights: np.ndarray, metric: np.ndarray)
     result = np.zeros(len(members))
     result[chosen] = found
     return result
+
+
+def edge_noise(scores: np.ndarray, weights: np.ndarray, metric: np.ndarray) -> np.ndarray:
+    """Estimate how much noisier members are at the edge of the region, where the implicit loss has no weight.
+
+    ``scores`` (members, parts, n, p) are those of fits with each part of the simulations left out in turn: by the
+    jackknife, their differences give the variance of members at every row, and how it is shared by two of them. Too
+    few parts do not tell that: the answer is then zero.
+    """
+    num_parts, inside = scores.shape[1], weights.mean()
+    if num_parts < _FEWEST_PARTS or not 0.0 < inside < 1.0:
+        return np.zeros((len(scores), len(scores)))
+    deviations = scores - scores.mean(axis=1, keepdims=True)
+    # As an average, those at the edge less those inside, which the loss counts already.
+    signed = (1.0 - weights) / (1.0 - inside) - weights / inside
+    factor = (num_parts - 1) / num_parts / len(weights)
+    excess = factor * np.einsum("n,kfni,ij,lfnj->kl", signed, deviations, metric, deviations, optimize=True)
+    values, vectors = np.linalg.eigh(excess)
+    return inside * (1.0 - inside) * (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
 def _least_squares(quadratic: np.ndarray, linear: np.ndarray) -> np.ndarray:
