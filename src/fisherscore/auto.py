@@ -1,8 +1,8 @@
 """The default fit: closed forms weighed on held-out simulations, and a network for what they leave.
 
 1. Every closed form (:mod:`fisherscore.closed_form`) is fitted with part of the simulations left out in turn.
-2. Their weights are those with the smallest implicit loss on what was left out (:mod:`fisherscore.stacking`), where
-   members that are noisy at the edge of the region pay for it.
+2. Their weights are those with the smallest implicit loss on what was left out (:mod:`fisherscore.stacking`). With few
+   simulations members pay for their noise at the edge of the region; with many, those that help little are left out.
 3. Networks are trained (:mod:`fisherscore.density`; for data too large for that, one on what the weighted sum leaves
    unexplained). They join if they lower the loss of simulations they have not seen by more than twice the standard
    error.
@@ -27,11 +27,12 @@ from .closed_form import CLOSED_FORMS
 from .errors import TrainingError
 from .location_scale import LARGEST_DATA as LARGEST_FOR_LOCATION_SCALE
 from .network import ConservativeNetwork, Network, Stack, build_network, described
-from .stacking import Terms, edge_noise, edge_weight, implicit_loss, implicit_terms, risk, stack_weights
+from .stacking import Terms, edge_noise, edge_weight, fewest, implicit_loss, implicit_terms, risk, stack_weights
 from .train import History, Training, train
 
 # Few simulations are left out in turn, many only once.
 _MANY_FOLDS_BELOW, _FEW_FOLDS_BELOW = 5_000, 30_000
+_PARTS_OF_FEW = 5
 # Among more simulations than this, the candidates are first screened on so many of them.
 _SCREENED = 20_000
 _FEWEST_FOR_NETWORK = 500
@@ -284,7 +285,7 @@ def _usable(names: Sequence[str], size: int) -> list[str]:
 def _fold(u: np.ndarray, rows: np.ndarray, names: Sequence[str], rng: np.random.Generator) -> _Folded:
     """Fit every candidate with each part left out in turn."""
     num = len(rows)
-    num_parts = 5 if num <= _MANY_FOLDS_BELOW or num > _FEW_FOLDS_BELOW else 3
+    num_parts = _PARTS_OF_FEW if num <= _MANY_FOLDS_BELOW or num > _FEW_FOLDS_BELOW else 3
     parts = np.array_split(rng.permutation(num), num_parts)
     if num > _FEW_FOLDS_BELOW:
         parts = parts[:1]
@@ -312,8 +313,12 @@ def _weigh(u: np.ndarray, folded: _Folded) -> dict[str, float]:
     ]
     if not usable:
         return {}
-    noise = edge_noise(np.stack([folded.scores[n] for n in usable]), _edges(u[:_POINTS]), folded.metric)
-    weights = stack_weights([folded.terms[n] for n in usable], _edges(held_out), folded.metric, noise)
+    terms, edges = [folded.terms[n] for n in usable], _edges(held_out)
+    if len(folded.held_out) < _PARTS_OF_FEW:
+        weights = fewest(terms, edges, folded.metric)
+    else:
+        noise = edge_noise(np.stack([folded.scores[n] for n in usable]), _edges(u[:_POINTS]), folded.metric)
+        weights = stack_weights(terms, edges, folded.metric, noise)
     return dict(zip(usable, map(float, weights), strict=True))
 
 

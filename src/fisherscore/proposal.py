@@ -157,7 +157,7 @@ def _pairs(given: Any, argument: str, more: Mapping[str, Any] | None = None) -> 
             raise ArgumentError(f"{argument}: expected parameter names that can be printed, got {name!r}.")
         if names.count(name) > 1:
             raise ArgumentError(f"{argument}: parameter name {name!r} is given {names.count(name)} times; use it once.")
-    return pairs
+    return [(str(n), v) for n, v in pairs]  # NumPy's strings, for one, are not plain
 
 
 def _two(name: str, value: Any, meaning: str, *, ordered: bool) -> tuple[float, float]:

@@ -30,7 +30,6 @@ _EDGE = 0.25
 _ROWS_AT_ONCE = 4096
 # Members with less weight than this are dropped, and the others weighed again.
 _SMALLEST_WEIGHT = 0.02
-_FEWEST_PARTS = 5
 
 
 @dataclass(frozen=True)
@@ -114,15 +113,44 @@ def stack_weights(
     return result
 
 
+def fewest(members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.ndarray:
+    """Weigh members as :func:`stack_weights` does, and leave out those whose help is less than its standard error.
+
+    With many rows little is gained by averaging, and a member that is right where the data are may be wrong by far
+    elsewhere, such as one with heavy tails in an implausible corner of the region.
+    """
+    chosen = list(range(len(members)))
+    found = stack_weights(members, weights, metric)
+    while len(chosen := [k for k in chosen if found[k] > 0]) > 1:
+        best = risk(_sum(members, found), weights, metric)
+        costs = []
+        for k in chosen:
+            rest = [i for i in chosen if i != k]
+            without = np.zeros(len(members))
+            without[rest] = stack_weights([members[i] for i in rest], weights, metric)
+            cost = risk(_sum(members, without), weights, metric) - best
+            costs.append((cost.mean() / (cost.std() / np.sqrt(len(cost)) + 1e-300), without))
+        least, without = min(costs, key=lambda c: c[0])
+        if least > 1.0:
+            break
+        found = without
+    return found
+
+
+def _sum(members: list[Terms], factors: np.ndarray) -> Terms:
+    scores = np.tensordot(factors, [m.scores for m in members], 1)
+    return Terms(scores, np.tensordot(factors, [m.divergences for m in members], 1))
+
+
 def edge_noise(scores: np.ndarray, weights: np.ndarray, metric: np.ndarray) -> np.ndarray:
     """Estimate how much noisier members are at the edge of the region, where the implicit loss has no weight.
 
     ``scores`` (members, parts, n, p) are those of fits with each part of the simulations left out in turn: by the
-    jackknife, their differences give the variance of members at every row, and how it is shared by two of them. Too
-    few parts do not tell that: the answer is then zero.
+    jackknife, their differences give the variance of members at every row, and how it is shared by two of them. Three
+    parts are too few to tell.
     """
     num_parts, inside = scores.shape[1], weights.mean()
-    if num_parts < _FEWEST_PARTS or not 0.0 < inside < 1.0:
+    if not 0.0 < inside < 1.0:
         return np.zeros((len(scores), len(scores)))
     deviations = scores - scores.mean(axis=1, keepdims=True)
     # As an average, those at the edge less those inside, which the loss counts already.
