@@ -157,7 +157,8 @@ def test_ctrl_c_loses_nothing(tmp_path):
     path = prepare(tmp_path, pause=0.02)
     program = [sys.executable, "-m", "fisherscore.cli", "simulate", str(path)]
     process = subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    while not (tmp_path / "runs.log").exists() or num_runs(path) < 100:
+    # Well past the first hundred, after which workers are closed and started again.
+    while not (tmp_path / "runs.log").exists() or num_runs(path) < 150:
         time.sleep(0.05)
         assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
