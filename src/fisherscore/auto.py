@@ -27,7 +27,7 @@ from .closed_form import CLOSED_FORMS
 from .errors import TrainingError
 from .location_scale import LARGEST_DATA as LARGEST_FOR_LOCATION_SCALE
 from .network import ConservativeNetwork, Network, Stack, build_network, described
-from .stacking import Terms, edge_noise, edge_weight, fewest, implicit_loss, implicit_terms, risk, stack_weights
+from .stacking import Terms, edge_noise, edge_weight, fewest, implicit_loss, implicit_terms, risk, stack_weights, sum_of
 from .train import History, Training, train
 
 # Few simulations are left out in turn, many only once.
@@ -197,7 +197,7 @@ def _extend(
     metric = _inverse_information([known], u.shape[1]) if known.any() else np.eye(u.shape[1])
     # The first part left out is at least as large as the test, and its fits have not seen it.
     parts = [(w, implicit_terms(folded.networks[n][0], u[test], rows[test], metric)) for n, w in weights.items() if w]
-    base = _sum_of(parts, (num_test, u.shape[1]))
+    base = sum_of(parts, (num_test, u.shape[1]))
     networks: list[ConservativeNetwork] = []
     terms: list[Terms] = []
     facts: dict[str, Any] = {}
@@ -211,8 +211,8 @@ def _extend(
             checkpoint=None if checkpoint is None else checkpoint / f"network_{number}",
         )
         networks.append(network)
-        terms.append(_sum_of([(scale, implicit_terms(network, u[test], rows[test], metric))], base.scores.shape))
-        mean = _sum_of([(1 / len(terms), t) for t in terms], base.scores.shape)
+        terms.append(sum_of([(scale, implicit_terms(network, u[test], rows[test], metric))], base.scores.shape))
+        mean = sum_of([(1 / len(terms), t) for t in terms], base.scores.shape)
         keep, weight, gain = _judge(base, mean, _edges(u[test]), metric)
         worth = bool(np.isfinite(gain).all()) and gain.mean() > 2.0 * gain.std() / np.sqrt(len(gain))
         facts = _network_facts(facts, history, gain, worth)
@@ -230,14 +230,8 @@ def _judge(base: Terms, network: Terms, edges: np.ndarray, metric: np.ndarray) -
     if not (np.isfinite(network.scores).all() and np.isfinite(network.divergences).all()):
         return 1.0, 0.0, np.full(len(edges), np.nan)
     keep, weight = map(float, stack_weights([base, network], edges, metric))
-    both = _sum_of([(keep, base), (weight, network)], base.scores.shape)
+    both = sum_of([(keep, base), (weight, network)], base.scores.shape)
     return keep, weight, risk(base, edges, metric) - risk(both, edges, metric)
-
-
-def _sum_of(parts: Sequence[tuple[float, Terms]], shape: tuple[int, ...]) -> Terms:
-    """Add the terms of several scores, with weights: both are linear in the score."""
-    scores = sum((w * t.scores for w, t in parts), np.zeros(shape))
-    return Terms(scores, sum((w * t.divergences for w, t in parts), np.zeros(shape[0])))
 
 
 def _spread(scores: Sequence[np.ndarray], whole: np.ndarray) -> float:

@@ -11,7 +11,7 @@ smoothing, no target noise. It is quadratic in ŝ, so the best non-negative weig
 squares problem.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,16 +119,20 @@ def fewest(members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.
     With many rows little is gained by averaging, and a member that is right where the data are may be wrong by far
     elsewhere, such as one with heavy tails in an implausible corner of the region.
     """
+
+    def loss(factors: np.ndarray) -> np.ndarray:
+        return risk(sum_of(zip(factors, members, strict=True), members[0].scores.shape), weights, metric)
+
     chosen = list(range(len(members)))
     found = stack_weights(members, weights, metric)
     while len(chosen := [k for k in chosen if found[k] > 0]) > 1:
-        best = risk(_sum(members, found), weights, metric)
+        best = loss(found)
         costs = []
         for k in chosen:
             rest = [i for i in chosen if i != k]
             without = np.zeros(len(members))
             without[rest] = stack_weights([members[i] for i in rest], weights, metric)
-            cost = risk(_sum(members, without), weights, metric) - best
+            cost = loss(without) - best
             costs.append((cost.mean() / (cost.std() / np.sqrt(len(cost)) + 1e-300), without))
         least, without = min(costs, key=lambda c: c[0])
         if least > 1.0:
@@ -137,9 +141,11 @@ def fewest(members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.
     return found
 
 
-def _sum(members: list[Terms], factors: np.ndarray) -> Terms:
-    scores = np.tensordot(factors, [m.scores for m in members], 1)
-    return Terms(scores, np.tensordot(factors, [m.divergences for m in members], 1))
+def sum_of(parts: Iterable[tuple[float, Terms]], shape: tuple[int, ...]) -> Terms:
+    """Add the terms of several scores of a shape (n, p), with weights: both are linear in the score."""
+    parts = list(parts)
+    scores = sum((w * t.scores for w, t in parts), np.zeros(shape))
+    return Terms(scores, sum((w * t.divergences for w, t in parts), np.zeros(shape[0])))
 
 
 def edge_noise(scores: np.ndarray, weights: np.ndarray, metric: np.ndarray) -> np.ndarray:
