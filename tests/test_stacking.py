@@ -102,3 +102,14 @@ def test_members_that_hardly_help_are_left_out_and_those_that_do_are_kept():
     assert found[1] == 0.0 and found[0] == pytest.approx(1.0, abs=0.03)
     opposite = [implicit_terms(n, u, x, metric) for n in (Line(1.0, 0.7), Line(1.0, -0.7))]
     np.testing.assert_allclose(fewest(opposite, edges(u), metric), 0.5, atol=0.05)
+
+
+def test_a_scale_within_errors_of_one_is_one_and_any_other_is_kept():
+    u, x = rows(DESIGNS["uniform"])
+    metric = np.array([[SIGMA**2]])
+
+    def weight(factor):
+        return fewest([implicit_terms(Line(factor), u, x, metric)], edges(u), metric)[0]
+
+    assert stack_weights([implicit_terms(Line(1.0), u, x, metric)], edges(u), metric)[0] != 1.0 == weight(1.0)
+    assert weight(0.5) == pytest.approx(2.0, abs=0.06)

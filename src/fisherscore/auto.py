@@ -214,7 +214,7 @@ def _extend(
         terms.append(sum_of([(scale, implicit_terms(network, u[test], rows[test], metric))], base.scores.shape))
         mean = sum_of([(1 / len(terms), t) for t in terms], base.scores.shape)
         keep, weight, gain = _judge(base, mean, _edges(u[test]), metric)
-        worth = bool(np.isfinite(gain).all()) and gain.mean() > 2.0 * gain.std() / np.sqrt(len(gain))
+        worth = bool(np.isfinite(gain).all() and gain.mean() > 2.0 * gain.std() / np.sqrt(len(gain)))
         facts = _network_facts(facts, history, gain, worth)
         if not worth:
             return None, facts

@@ -30,6 +30,8 @@ _EDGE = 0.25
 _ROWS_AT_ONCE = 4096
 # Members with less weight than this are dropped, and the others weighed again.
 _SMALLEST_WEIGHT = 0.02
+# A score of any other scale than its own is wrong by itself, so much has to speak for one: so many standard errors.
+_SURE_OF_SCALE = 3.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ def fewest(members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.
     """Weigh members as :func:`stack_weights` does, and leave out those whose help is less than its standard error.
 
     With many rows little is gained by averaging, and a member that is right where the data are may be wrong by far
-    elsewhere, such as one with heavy tails in an implausible corner of the region.
+    elsewhere, such as one with heavy tails in an implausible corner of the region. Weights that add up to one within
+    errors are made to: with so many rows the members' own noise is below that of a freely found scale.
     """
 
     def loss(factors: np.ndarray) -> np.ndarray:
@@ -132,13 +135,21 @@ def fewest(members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.
             rest = [i for i in chosen if i != k]
             without = np.zeros(len(members))
             without[rest] = stack_weights([members[i] for i in rest], weights, metric)
-            cost = loss(without) - best
-            costs.append((cost.mean() / (cost.std() / np.sqrt(len(cost)) + 1e-300), without))
+            costs.append((_significance(loss(without) - best), without))
         least, without = min(costs, key=lambda c: c[0])
         if least > 1.0:
             break
         found = without
-    return found
+    if not found.any():
+        return found
+    unit = found / found.sum()
+    # The loss is quadratic about what was found: half as many standard errors as the scale itself is off by.
+    return unit if _significance(loss(unit) - loss(found)) <= _SURE_OF_SCALE / 2 else found
+
+
+def _significance(values: np.ndarray) -> float:
+    """Compare a mean with its standard error."""
+    return float(values.mean() / (values.std() / np.sqrt(len(values)) + 1e-300))
 
 
 def sum_of(parts: Iterable[tuple[float, Terms]], shape: tuple[int, ...]) -> Terms:
