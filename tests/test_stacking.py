@@ -6,7 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisherscore.stacking import edge_noise, edge_weight, fewest, implicit_terms, risk, stack_weights
+from fisherscore.stacking import (
+    edge_noise,
+    edge_weight,
+    fewest,
+    implicit_terms,
+    risk,
+    stack_weights,
+    to_scale,
+    weight_beside,
+)
 
 RNG = np.random.default_rng(0)
 SIGMA = 0.3
@@ -108,8 +117,24 @@ def test_a_scale_within_errors_of_one_is_one_and_any_other_is_kept():
     u, x = rows(DESIGNS["uniform"])
     metric = np.array([[SIGMA**2]])
 
-    def weight(factor):
-        return fewest([implicit_terms(Line(factor), u, x, metric)], edges(u), metric)[0]
+    def scaled(factor):
+        members = [implicit_terms(Line(factor), u, x, metric)]
+        found = stack_weights(members, edges(u), metric)
+        return found[0], to_scale(found, members, edges(u), metric)[0]
 
-    assert stack_weights([implicit_terms(Line(1.0), u, x, metric)], edges(u), metric)[0] != 1.0 == weight(1.0)
-    assert weight(0.5) == pytest.approx(2.0, abs=0.06)
+    free, one = scaled(1.0)
+    assert free != one == 1.0
+    free, other = scaled(0.9)
+    assert free == other == pytest.approx(1.0 / 0.9, abs=0.03)
+
+
+def test_a_network_may_take_weight_and_not_give_it():
+    u, x = rows(DESIGNS["uniform"])
+    metric = np.array([[SIGMA**2]])
+    exact, half, waves = (implicit_terms(n, u, x, metric) for n in (Line(1.0), Line(0.5), Line(0.0, 1.0)))
+    keep, weight = weight_beside(half, exact, edges(u), metric)
+    assert keep + 2 * weight == pytest.approx(2.0, abs=0.1) and keep <= 1.0
+    # Alone it would be doubled; beside a network that says nothing it is left as it was.
+    assert stack_weights([half, waves], edges(u), metric)[0] > 1.9
+    keep, weight = weight_beside(half, waves, edges(u), metric)
+    assert keep == 1.0 and weight == pytest.approx(0.0, abs=0.1)

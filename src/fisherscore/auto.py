@@ -27,7 +27,19 @@ from .closed_form import CLOSED_FORMS
 from .errors import TrainingError
 from .location_scale import LARGEST_DATA as LARGEST_FOR_LOCATION_SCALE
 from .network import ConservativeNetwork, Network, Stack, build_network, described
-from .stacking import Terms, edge_noise, edge_weight, fewest, implicit_loss, implicit_terms, risk, stack_weights, sum_of
+from .stacking import (
+    Terms,
+    edge_noise,
+    edge_weight,
+    fewest,
+    implicit_loss,
+    implicit_terms,
+    risk,
+    stack_weights,
+    sum_of,
+    to_scale,
+    weight_beside,
+)
 from .train import History, Training, train
 
 # Few simulations are left out in turn, many only once.
@@ -229,7 +241,7 @@ def _judge(base: Terms, network: Terms, edges: np.ndarray, metric: np.ndarray) -
         return 1.0, 1.0, -risk(network, edges, metric)
     if not (np.isfinite(network.scores).all() and np.isfinite(network.divergences).all()):
         return 1.0, 0.0, np.full(len(edges), np.nan)
-    keep, weight = map(float, stack_weights([base, network], edges, metric))
+    keep, weight = weight_beside(base, network, edges, metric)
     both = sum_of([(keep, base), (weight, network)], base.scores.shape)
     return keep, weight, risk(base, edges, metric) - risk(both, edges, metric)
 
@@ -310,6 +322,8 @@ def _weigh(u: np.ndarray, folded: _Folded) -> dict[str, float]:
     terms, edges = [folded.terms[n] for n in usable], _edges(held_out)
     if len(folded.held_out) < _PARTS_OF_FEW:
         weights = fewest(terms, edges, folded.metric)
+        if len(folded.held_out) == 1:
+            weights = to_scale(weights, terms, edges, folded.metric)
     else:
         noise = edge_noise(np.stack([folded.scores[n] for n in usable]), _edges(u[:_POINTS]), folded.metric)
         weights = stack_weights(terms, edges, folded.metric, noise)

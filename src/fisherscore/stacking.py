@@ -119,8 +119,7 @@ def fewest(members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.
     """Weigh members as :func:`stack_weights` does, and leave out those whose help is less than its standard error.
 
     With many rows little is gained by averaging, and a member that is right where the data are may be wrong by far
-    elsewhere, such as one with heavy tails in an implausible corner of the region. Weights that add up to one within
-    errors are made to: with so many rows the members' own noise is below that of a freely found scale.
+    elsewhere, such as one with heavy tails in an implausible corner of the region.
     """
 
     def loss(factors: np.ndarray) -> np.ndarray:
@@ -140,11 +139,31 @@ def fewest(members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.
         if least > 1.0:
             break
         found = without
+    return found
+
+
+def to_scale(found: np.ndarray, members: list[Terms], weights: np.ndarray, metric: np.ndarray) -> np.ndarray:
+    """Make weights that add up to one within errors do so, and leave others as found.
+
+    For members fitted to far more rows than the weights: a scale found freely is noisier than they are.
+    """
     if not found.any():
         return found
-    unit = found / found.sum()
+    free = sum_of(zip(found, members, strict=True), members[0].scores.shape)
+    unit = sum_of([(1.0 / found.sum(), free)], free.scores.shape)
     # The loss is quadratic about what was found: half as many standard errors as the scale itself is off by.
-    return unit if _significance(loss(unit) - loss(found)) <= _SURE_OF_SCALE / 2 else found
+    off = _significance(risk(unit, weights, metric) - risk(free, weights, metric))
+    return found / found.sum() if off <= _SURE_OF_SCALE / 2 else found
+
+
+def weight_beside(base: Terms, network: Terms, weights: np.ndarray, metric: np.ndarray) -> tuple[float, float]:
+    """Weigh what was weighed already and a network beside it; the former may lose by that, and not gain."""
+    keep, weight = stack_weights([base, network], weights, metric)
+    if keep > 1.0:  # the network alone is left to choose
+        quadratic = weights * np.einsum("ni,ij,nj->n", network.scores, metric, network.scores)
+        shared = weights * np.einsum("ni,ij,nj->n", base.scores, metric, network.scores)
+        keep, weight = 1.0, max(-(network.divergences + shared).mean() / (quadratic.mean() + 1e-300), 0.0)
+    return float(keep), float(weight)
 
 
 def _significance(values: np.ndarray) -> float:
