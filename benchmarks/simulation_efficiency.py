@@ -221,7 +221,7 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
         axes.set_title(f"{name.replace('_', ' ')} (dotted: predicting zero)", fontsize=11)
         axes.set_xlabel("simulations")
         axes.set_ylabel("score error")
-        axes.legend(fontsize=8, ncols=2)
+        axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
         figure.savefig(out / f"simulation_efficiency_{name}.png", dpi=130)
         plt.close(figure)
 

@@ -9,10 +9,15 @@ can be given instead:
 
     fisherscore run weak-lensing --recipe paper --num-simulations 100000 --out runs/paper
     python benchmarks/weak_lensing.py --paper-model runs/paper/model
+    python benchmarks/weak_lensing.py --paper-model                      # the default alone
+
+Rows replace those of the same name in results/weak_lensing.json.
 """
 
 import argparse
+import json
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,26 +106,36 @@ def measure(problem: Problem, name: str, model: Any, exact: ExactPosterior, num_
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--paper-model", type=Path, nargs="*", help="folders of models fitted with the paper's recipe")
+    parser.add_argument("--paper-model", type=Path, nargs="*", help="folders of the paper's fits; none: do without")
     parser.add_argument("--num-simulations", type=int, nargs="+", default=[5_000], help="for the default recipe")
     parser.add_argument("--num-mocks", type=int, default=20)
     parser.add_argument("--out", type=Path, default=HERE)
     options = parser.parse_args()
     problem = fs.problems.weak_lensing()
     exact = ExactPosterior(problem, 300)
-    rows = []
+    for name, model in fits(problem, options):
+        store(measure(problem, name, model, exact, options.num_mocks), options.out / "weak_lensing.json")
+
+
+def fits(problem: Problem, options: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    """Fit or load what is to be compared, with its name."""
     for num in options.num_simulations:
         sims = fs.simulate(problem.simulator, problem.proposal, num, seed=0)
-        rows.append(measure(problem, f"default, {num:,} simulations", fs.fit(sims), exact, options.num_mocks))
-    if options.paper_model:
-        models = [fs.load(path) for path in options.paper_model]
-    else:
+        yield f"default, {num:,} simulations", fs.fit(sims)
+    if options.paper_model is None:
         sims = fs.simulate(problem.simulator, problem.proposal, 100_000, seed=0)
-        models = [fs.fit(sims, recipe="paper")]
-    for model in models:
-        name = f"paper, {model.record['num_simulations']:,} simulations, seed {model.record['seed']}"
-        rows.append(measure(problem, name, model, exact, options.num_mocks))
-    write_json({"benchmark": "weak_lensing", "rows": rows, "versions": versions()}, options.out / "weak_lensing.json")
+        papers = [fs.fit(sims, recipe="paper")]
+    else:
+        papers = [fs.load(path) for path in options.paper_model]
+    for model in papers:
+        yield f"paper, {model.record['num_simulations']:,} simulations, seed {model.record['seed']}", model
+
+
+def store(row: dict[str, Any], path: Path) -> None:
+    """Let a row replace the earlier one of its name."""
+    earlier = json.loads(path.read_text())["rows"] if path.exists() else []
+    rows = {r["recipe"]: r for r in [*earlier, row]}
+    write_json({"benchmark": "weak_lensing", "rows": [rows[k] for k in sorted(rows)], "versions": versions()}, path)
 
 
 if __name__ == "__main__":
