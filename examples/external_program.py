@@ -90,9 +90,9 @@ print(posterior)
 # %% [markdown]
 # ```text
 # NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
-# parameter  mean    sd       16 %    84 %    R-hat  ESS
-# amplitude  46.011  7.725    38.523  53.467  1.000  2644
-# lifetime   1.5164  0.27847  1.2113  1.8292  1.003  1569
+# parameter  mean   sd       16 %    84 %    R-hat  ESS
+# amplitude  46.06  7.7881   38.332  53.776  1.000  2809
+# lifetime   1.509  0.28578  1.1972  1.8387  1.003  1615
 # no problem found
 # ```
 #

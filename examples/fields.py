@@ -108,19 +108,19 @@ for summary in (one_spectrum, two_spectra):
 
 # %% [markdown]
 # ```text
-# one_spectrum estimated error 0.017
+# one_spectrum estimated error 0.020
 # Fisher forecast, 10,000 simulations
 # parameter  value  σ plug-in       σ slope          σ bound         σ conditional
-# amplitude  0.6    0.1067 ± 0.003  0.1053 ± 0.0004  0.104 ± 0.002   0.1062
-# slope      2      0.2603 ± 0.005  0.2749 ± 0.0005  0.2903 ± 0.005  0.2591
-# figure of merit 36.179
-# bound over σ of the whole field [1.6  1.57]
-# two_spectra estimated error 0.017
+# amplitude  0.6    0.1072 ± 0.003  0.1054 ± 0.0004  0.1037 ± 0.002  0.1067
+# slope      2      0.2614 ± 0.005  0.2752 ± 0.0005  0.2899 ± 0.005  0.2602
+# figure of merit 35.862
+# bound over σ of the whole field [1.59 1.57]
+# two_spectra estimated error 0.021
 # Fisher forecast, 10,000 simulations
-# parameter  value  σ plug-in        σ slope         σ bound          σ conditional
-# amplitude  0.6    0.07167 ± 0.001  0.0693 ± 9e-05  0.06684 ± 0.001  0.05723
-# slope      2      0.2106 ± 0.003   0.202 ± 0.0003  0.1936 ± 0.003   0.1682
-# figure of merit 82.983
+# parameter  value  σ plug-in        σ slope          σ bound          σ conditional
+# amplitude  0.6    0.07194 ± 0.001  0.06941 ± 8e-05  0.06677 ± 0.001  0.05745
+# slope      2      0.2114 ± 0.004   0.2023 ± 0.0003  0.1934 ± 0.003   0.1688
+# figure of merit 82.35
 # bound over σ of the whole field [1.03 1.05]
 # ```
 #

@@ -54,7 +54,7 @@ print(precision @ [1.0, -0.5])
 
 # %% [markdown]
 # ```text
-# [ 1.7142782 -1.4487588]
+# [ 1.7129886 -1.4476693]
 # [ 1.66666667 -1.33333333]
 # ```
 #
@@ -89,8 +89,8 @@ print({name: round(weight, 2) for name, weight in model.record["weights"].items(
 
 # %% [markdown]
 # ```text
-# estimated error 0.0050
-# {'gaussian': 1.0, 'location_scale': 0.0, 'moments': 0.0, 'mapped': 0.0}
+# estimated error 0.0060
+# {'gaussian': 0.99, 'location_scale': 0.0, 'moments': 0.0, 'mapped': 0.0}
 # ```
 #
 # The second line says what the score is made of. The default fits four closed forms and an ensemble of networks, and
@@ -133,9 +133,9 @@ print("exact  ", np.sqrt(np.diag(covariance)))
 # ```text
 # Fisher forecast, 10,000 simulations
 # parameter  value  σ plug-in      σ slope          σ bound        σ conditional
-# theta1     0.5    0.9999 ± 0.02  0.9857 ± 0.0009  0.9746 ± 0.02  0.8784
-# theta2     -1     0.9945 ± 0.02  1.002 ± 0.001    1.01 ± 0.02    0.8736
-# figure of merit 1.1448
+# theta1     0.5    1.001 ± 0.02   0.9861 ± 0.0009  0.9746 ± 0.02  0.8791
+# theta2     -1     0.9952 ± 0.02  1.002 ± 0.001    1.01 ± 0.02    0.8743
+# figure of merit 1.1431
 # exact   [1. 1.]
 # ```
 #

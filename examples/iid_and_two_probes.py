@@ -111,8 +111,8 @@ print(posterior)
 # ('source', 'background')
 # NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
 # parameter   mean    sd      16 %    84 %    R-hat  ESS
-# source      97.278  18.132  79.324  115.58  1.000  3109
-# background  189.11  7.5318  181.71  196.41  1.001  2877
+# source      97.682  17.788  80.393  115.94  1.000  2980
+# background  189.02  7.5472  181.53  196.56  1.000  3194
 # no problem found
 # ```
 #
@@ -151,9 +151,9 @@ print("exact", exact_on.add(exact_off).sigma.round(2))
 # ```text
 # Fisher forecast, 19,999 simulations
 # parameter   value  σ plug-in     σ slope       σ bound      σ conditional
-# source      100    17.81 ± 0.2   17.92 ± 0.08  17.99 ± 0.3  16.41
-# background  200    7.891 ± 0.09  7.942 ± 0.02  7.985 ± 0.1  7.27
-# figure of merit 0.0077227
+# source      100    17.82 ± 0.2   17.94 ± 0.08  18.03 ± 0.3  16.43
+# background  200    7.866 ± 0.09  7.924 ± 0.02  7.974 ± 0.1  7.252
+# figure of merit 0.0077372
 # exact [17.98  8.  ]
 # ```
 #

@@ -112,7 +112,7 @@ print(f"estimated error {model.record['estimated_error']:.3f}")
 
 # %% [markdown]
 # ```text
-# estimated error 0.011
+# estimated error 0.013
 # ```
 #
 # The estimated error is the mean square error of the score in units of the information of the data: 0 is perfect, 1 is
@@ -138,8 +138,8 @@ fs.plot.save_figure(fs.plot.identities(checks), "identities.png")
 # ```text
 # All 4 checks passed on 5,000 simulations.
 # check             value    ± error  tolerance  verdict
-# zero mean        0.0416     0.0146        0.1  pass
-# information      0.0292     0.0277        0.1  pass
+# zero mean        0.0412     0.0146        0.1  pass
+# information      0.0347     0.0276        0.1  pass
 # symmetry         0.0000     0.0000        0.2  pass
 # observation      0.9863     0.0000      0.001  pass
 # ```
@@ -176,8 +176,8 @@ print(best)
 
 # %% [markdown]
 # ```text
-# rate = 135.98 ± 18
-# energy = 2.39702 ± 0.34
+# rate = 135.959 ± 17
+# energy = 2.39909 ± 0.34
 # converged
 # ```
 #
@@ -194,9 +194,9 @@ print(forecast)
 # ```text
 # Fisher forecast, 10,000 simulations
 # parameter  value    σ plug-in       σ slope         σ bound         σ conditional
-# rate       135.98   17.95 ± 0.3     17.73 ± 0.1     17.53 ± 0.4     16.76
-# energy     2.39702  0.3396 ± 0.006  0.3466 ± 0.003  0.3543 ± 0.008  0.317
-# figure of merit 0.17575
+# rate       135.959  17.97 ± 0.3     17.75 ± 0.1     17.54 ± 0.4     16.77
+# energy     2.39909  0.3397 ± 0.006  0.3471 ± 0.003  0.3553 ± 0.008  0.3169
+# figure of merit 0.17559
 # ```
 #
 # Quote the bound: it does not claim more information than the data hold, up to its own error. A gap between plug-in and
@@ -218,8 +218,8 @@ fs.plot.save_figure(fs.plot.triangle(posterior), "posterior.png")
 # ```text
 # NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
 # parameter  mean    sd        16 %    84 %    R-hat  ESS
-# rate       139.13  16.794    122.34  155.91  1.001  2085
-# energy     2.3999  0.093798  2.3063  2.4902  1.000  2391
+# rate       138.95  16.824    122.2   156.06  1.000  2550
+# energy     2.4014  0.094173  2.3082  2.4932  1.000  2780
 # no problem found
 # ```
 #

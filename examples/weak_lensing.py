@@ -47,8 +47,8 @@ print(f"score error {error.mean:.3f}")
 
 # %% [markdown]
 # ```text
-# {'gaussian': 0.52, 'location_scale': 0.0, 'moments': 0.44, 'mapped': 0.02}
-# estimated error 0.035
+# {'gaussian': 0.45, 'location_scale': 0.0, 'moments': 0.53, 'mapped': 0.0}
+# estimated error 0.045
 # score error 0.013
 # ```
 #
@@ -90,12 +90,12 @@ fs.plot.save_figure(fs.plot.fisher_ellipses(forecast, exact=[exact.matrix]), "fo
 # ```text
 # Fisher forecast, 10,000 simulations
 # parameter  value   σ plug-in         σ slope          σ bound           σ conditional
-# omega_c    0.2589  0.02213 ± 0.0003  0.02214 ± 2e-05  0.0222 ± 0.0003   0.003871
-# sigma8     0.8159  0.03232 ± 0.0005  0.03225 ± 3e-05  0.03225 ± 0.0005  0.005655
-# figure of merit 7990.8
+# omega_c    0.2589  0.02226 ± 0.0003  0.02221 ± 2e-05  0.0222 ± 0.0003   0.003902
+# sigma8     0.8159  0.03251 ± 0.0005  0.03235 ± 3e-05  0.03225 ± 0.0005  0.005698
+# figure of merit 7882.8
 # exact σ         [0.0217 0.0316]
-# plug-in / exact [1.022 1.024]
-# bound / exact   [1.025 1.021]
+# plug-in / exact [1.028 1.03 ]
+# bound / exact   [1.025 1.022]
 # ```
 #
 # ![Forecast and exact Fisher ellipse of weak lensing](../docs/tutorials/images/weak_lensing_forecast.png)
@@ -115,8 +115,8 @@ print(posterior)
 # ```text
 # NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
 # parameter  mean     sd        16 %     84 %     R-hat  ESS
-# omega_c    0.27315  0.02408   0.24812  0.29788  1.002  895
-# sigma8     0.78857  0.032777  0.75466  0.82276  1.002  948
+# omega_c    0.27254  0.024352  0.24747  0.29675  1.004  846
+# sigma8     0.78941  0.033067  0.75625  0.82317  1.005  842
 # no problem found
 # ```
 #
