@@ -16,7 +16,7 @@ import matplotlib
 import numpy as np
 
 import fisherscore as fs
-from fisherscore.results import versions, write_json
+from fisherscore._support.versions import versions, write_json
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

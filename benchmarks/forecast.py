@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import fisherscore as fs
+from fisherscore._support.versions import versions, write_json
 from fisherscore.problems import Problem
-from fisherscore.results import versions, write_json
 
 HERE = Path(__file__).parent / "results"
 AT = {"linear-gaussian": (0.5, -1.0), "poisson-counts": (1.2, 0.3)}

@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import fisherscore as fs
-from fisherscore.results import versions, write_json
+from fisherscore._support.versions import versions, write_json
 
 HERE = Path(__file__).parent / "results"
 

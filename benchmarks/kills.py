@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import fisherscore as fs
-from fisherscore.results import versions, write_json
+from fisherscore._support.versions import versions, write_json
 
 NUM_WORKERS = 4
 CAMPAIGN = """
@@ -65,7 +65,7 @@ def children(parent: int) -> list[int]:
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             stat = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()
-            if int(stat[1]) == parent and b"fisherscore.worker" in Path(f"/proc/{name}/cmdline").read_bytes():
+            if int(stat[1]) == parent and b"execution.worker" in Path(f"/proc/{name}/cmdline").read_bytes():
                 found.append(int(name))
         except (OSError, IndexError):
             continue

@@ -19,8 +19,8 @@ import numpy as np
 from numpyro.diagnostics import effective_sample_size
 
 import fisherscore as fs
+from fisherscore._support.versions import versions, write_json
 from fisherscore.accuracy import c2st
-from fisherscore.results import versions, write_json
 
 HERE = Path(__file__).parent / "results"
 COVARIANCE = 0.09 * np.array([[1.0, 0.5], [0.5, 1.0]])

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from fisherscore.results import print_table, versions, write_json
+from fisherscore._support.versions import print_table, versions, write_json
 
 CASES = {
     "nothing": "pass",

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fisherscore.network import build_network
-from fisherscore.results import versions, write_json
-from fisherscore.train import Training, latent_score_loss, train
+from fisherscore._support.versions import versions, write_json
+from fisherscore.fitting.train import Training, latent_score_loss, train
+from fisherscore.potentials.networks import build_network
 
 NETWORKS = {"toy (64, 64)": ((64, 64), 2), "lensing (64, 128, 128)": ((64, 128, 128), 15)}
 HERE = Path(__file__).parent / "results"

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import fisherscore as fs
+from fisherscore._support.versions import versions, write_json
 from fisherscore.accuracy import c2st, score_error
 from fisherscore.problems.two_moons import two_moons_posterior
-from fisherscore.results import versions, write_json
 
 NUM_DRAWS = 1_000
 

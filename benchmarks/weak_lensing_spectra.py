@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import fisherscore as fs
+from fisherscore._support.versions import print_table, versions, write_json
 from fisherscore.problems.weak_lensing import FIDUCIAL, spectra, weak_lensing
-from fisherscore.results import print_table, versions, write_json
 
 MULTIPOLES, REDSHIFTS = np.logspace(1.0, 3.0, 5), (1.0, 0.5)
 THETA = jnp.array([FIDUCIAL["omega_c"], FIDUCIAL["sigma8"]])

@@ -13,15 +13,6 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from . import accuracy as accuracy
     from . import plot as plot
     from . import problems as problems
-    from .campaign import merge_campaigns as merge_campaigns
-    from .campaign import simulate as simulate
-    from .combination import CombinedScore as CombinedScore
-    from .combination import combine as combine
-    from .compression import Summary as Summary
-    from .compression import compress as compress
-    from .diagnostics import Check as Check
-    from .diagnostics import Diagnosis as Diagnosis
-    from .diagnostics import diagnose as diagnose
     from .errors import ArgumentError as ArgumentError
     from .errors import CampaignError as CampaignError
     from .errors import ConfigurationError as ConfigurationError
@@ -31,50 +22,59 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .errors import ModelFolderError as ModelFolderError
     from .errors import SimulationError as SimulationError
     from .errors import TrainingError as TrainingError
-    from .estimate import Estimate as Estimate
-    from .estimate import maximum_likelihood as maximum_likelihood
-    from .fisher_matrix import FisherMatrix as FisherMatrix
-    from .forecasting import Forecast as Forecast
-    from .forecasting import forecast as forecast
-    from .latent import CustomLatent as CustomLatent
-    from .latent import GaussianLatent as GaussianLatent
-    from .latent import Latent as Latent
-    from .network_score import NetworkScore as NetworkScore
-    from .network_score import load as load
-    from .posterior import Posterior as Posterior
-    from .preflight import SimulatorCheck as SimulatorCheck
-    from .preflight import check_simulator as check_simulator
-    from .proposal import Proposal as Proposal
-    from .proposal import normal as normal
-    from .proposal import uniform as uniform
-    from .recipe import AutoRecipe as AutoRecipe
-    from .recipe import BaselineRecipe as BaselineRecipe
-    from .recipe import NetworkRecipe as NetworkRecipe
-    from .recipe import PaperRecipe as PaperRecipe
-    from .recipe import Recipe as Recipe
-    from .recipe import fit as fit
-    from .sampling import sample as sample
-    from .score_model import FunctionScore as FunctionScore
-    from .score_model import ScoreModel as ScoreModel
-    from .simulations import Simulations as Simulations
-    from .simulations import from_table as from_table
-    from .simulator import Simulator as Simulator
-    from .simulator import from_command as from_command
-    from .simulator import from_jax as from_jax
-    from .simulator import from_python as from_python
-    from .stored import CampaignStatus as CampaignStatus
-    from .stored import StoredSimulations as StoredSimulations
-    from .stored import campaign_status as campaign_status
-    from .stored import open_campaign as open_campaign
-    from .train import Training as Training
-    from .transfer import export_simulations as export_simulations
-    from .transfer import import_simulations as import_simulations
+    from .fitting.recipes import AutoRecipe as AutoRecipe
+    from .fitting.recipes import BaselineRecipe as BaselineRecipe
+    from .fitting.recipes import NetworkRecipe as NetworkRecipe
+    from .fitting.recipes import PaperRecipe as PaperRecipe
+    from .fitting.recipes import Recipe as Recipe
+    from .fitting.recipes import fit as fit
+    from .fitting.train import Training as Training
+    from .inference.compression import Summary as Summary
+    from .inference.compression import compress as compress
+    from .inference.diagnostics import Check as Check
+    from .inference.diagnostics import Diagnosis as Diagnosis
+    from .inference.diagnostics import diagnose as diagnose
+    from .inference.estimate import Estimate as Estimate
+    from .inference.estimate import maximum_likelihood as maximum_likelihood
+    from .inference.fisher_matrix import FisherMatrix as FisherMatrix
+    from .inference.forecasting import Forecast as Forecast
+    from .inference.forecasting import forecast as forecast
+    from .inference.nuts import sample as sample
+    from .inference.posterior import Posterior as Posterior
+    from .score.combined import CombinedScore as CombinedScore
+    from .score.combined import combine as combine
+    from .score.fitted import NetworkScore as NetworkScore
+    from .score.fitted import load as load
+    from .score.model import FunctionScore as FunctionScore
+    from .score.model import ScoreModel as ScoreModel
+    from .simulation.campaign import merge_campaigns as merge_campaigns
+    from .simulation.campaign import simulate as simulate
+    from .simulation.files import export_simulations as export_simulations
+    from .simulation.files import import_simulations as import_simulations
+    from .simulation.latent import CustomLatent as CustomLatent
+    from .simulation.latent import GaussianLatent as GaussianLatent
+    from .simulation.latent import Latent as Latent
+    from .simulation.preflight import SimulatorCheck as SimulatorCheck
+    from .simulation.preflight import check_simulator as check_simulator
+    from .simulation.proposal import Proposal as Proposal
+    from .simulation.proposal import normal as normal
+    from .simulation.proposal import uniform as uniform
+    from .simulation.simulations import Simulations as Simulations
+    from .simulation.simulations import from_table as from_table
+    from .simulation.simulator import Simulator as Simulator
+    from .simulation.simulator import from_command as from_command
+    from .simulation.simulator import from_jax as from_jax
+    from .simulation.simulator import from_python as from_python
+    from .simulation.stored import CampaignStatus as CampaignStatus
+    from .simulation.stored import StoredSimulations as StoredSimulations
+    from .simulation.stored import campaign_status as campaign_status
+    from .simulation.stored import open_campaign as open_campaign
 
 _HOMES = {
-    "campaign": ("merge_campaigns", "simulate"),
-    "combination": ("CombinedScore", "combine"),
-    "compression": ("Summary", "compress"),
-    "diagnostics": ("Check", "Diagnosis", "diagnose"),
+    "simulation.campaign": ("merge_campaigns", "simulate"),
+    "score.combined": ("CombinedScore", "combine"),
+    "inference.compression": ("Summary", "compress"),
+    "inference.diagnostics": ("Check", "Diagnosis", "diagnose"),
     "errors": (
         "ArgumentError",
         "CampaignError",
@@ -86,22 +86,22 @@ _HOMES = {
         "SimulationError",
         "TrainingError",
     ),
-    "estimate": ("Estimate", "maximum_likelihood"),
-    "fisher_matrix": ("FisherMatrix",),
-    "forecasting": ("Forecast", "forecast"),
-    "latent": ("CustomLatent", "GaussianLatent", "Latent"),
-    "network_score": ("NetworkScore", "load"),
-    "posterior": ("Posterior",),
-    "preflight": ("SimulatorCheck", "check_simulator"),
-    "proposal": ("Proposal", "normal", "uniform"),
-    "recipe": ("AutoRecipe", "BaselineRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
-    "sampling": ("sample",),
-    "score_model": ("FunctionScore", "ScoreModel"),
-    "simulations": ("Simulations", "from_table"),
-    "simulator": ("Simulator", "from_command", "from_jax", "from_python"),
-    "stored": ("CampaignStatus", "StoredSimulations", "campaign_status", "open_campaign"),
-    "train": ("Training",),
-    "transfer": ("export_simulations", "import_simulations"),
+    "inference.estimate": ("Estimate", "maximum_likelihood"),
+    "inference.fisher_matrix": ("FisherMatrix",),
+    "inference.forecasting": ("Forecast", "forecast"),
+    "simulation.latent": ("CustomLatent", "GaussianLatent", "Latent"),
+    "score.fitted": ("NetworkScore", "load"),
+    "inference.posterior": ("Posterior",),
+    "simulation.preflight": ("SimulatorCheck", "check_simulator"),
+    "simulation.proposal": ("Proposal", "normal", "uniform"),
+    "fitting.recipes": ("AutoRecipe", "BaselineRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
+    "inference.nuts": ("sample",),
+    "score.model": ("FunctionScore", "ScoreModel"),
+    "simulation.simulations": ("Simulations", "from_table"),
+    "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),
+    "simulation.stored": ("CampaignStatus", "StoredSimulations", "campaign_status", "open_campaign"),
+    "fitting.train": ("Training",),
+    "simulation.files": ("export_simulations", "import_simulations"),
 }
 _MODULES = ("accuracy", "plot", "problems")
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import as_count, as_finite
+from ._support.arguments import as_count, as_finite
 from .errors import MissingExtraError
 from .problems.problem import Problem
-from .score_model import ScoreModel
+from .score.model import ScoreModel
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def init(
 ) -> None:
     """Write a commented analysis file, and beside it a small simulator to start from; both run as they are."""
     with _errors():
-        from .configuration import write_template
+        from .analysis.configuration import write_template
 
         written = write_template(file)
         typer.echo(f"wrote {' and '.join(map(str, written))}. Next: fisherscore run {file}")
@@ -122,9 +122,9 @@ def _run_experiment(experiment: Experiment, out: Path, chosen: dict[str, Any], a
 def _run_stages(file: Path, stages: tuple[str, ...] | None, as_json: bool) -> None:
     """Run stages of an analysis file; the exit code says whether they advise against trusting it."""
     with _errors():
-        from .analysis import STAGES, Analysis
-        from .analysis_report import verdict
-        from .configuration import read_configuration
+        from .analysis.configuration import read_configuration
+        from .analysis.report import verdict
+        from .analysis.stages import STAGES, Analysis
 
         analysis = Analysis(read_configuration(file), say=lambda words: typer.echo(words, err=as_json))
         results = analysis.run(stages or STAGES)
@@ -202,18 +202,18 @@ def simulate(
     """
     if len(command) == 1 and command[0].endswith(".toml"):
         with _errors():
-            from .analysis import Analysis
-            from .configuration import read_configuration
+            from .analysis.configuration import read_configuration
+            from .analysis.stages import Analysis
 
             Analysis(read_configuration(command[0]), say=typer.echo).run_simulate(shard)
         return
     if parameter is None or out is None or num_simulations is None:
         raise typer.BadParameter("a program needs --parameter, --out and --num-simulations.")
     with _errors():
-        from .campaign import simulate as run_campaign
-        from .proposal import uniform
-        from .simulator import from_command
-        from .stored import campaign_status
+        from .simulation.campaign import simulate as run_campaign
+        from .simulation.proposal import uniform
+        from .simulation.simulator import from_command
+        from .simulation.stored import campaign_status
 
         simulator = from_command(command, timeout=timeout, input_format=input_format)
         ranges = uniform([_range(text) for text in parameter])
@@ -229,7 +229,7 @@ def status(
 ) -> None:
     """Say how far a campaign is, while it runs or afterwards."""
     with _errors():
-        from .stored import campaign_status
+        from .simulation.stored import campaign_status
 
         found = campaign_status(folder)
         typer.echo(json.dumps(asdict(found)) if as_json else str(found))
@@ -242,7 +242,7 @@ def merge(
 ) -> None:
     """Join the shards of a campaign, simulated as a job array, into one folder."""
     with _errors():
-        from .campaign import merge_campaigns
+        from .simulation.campaign import merge_campaigns
 
         typer.echo(f"{out}: {len(merge_campaigns(out, parts)):,} simulations")
 
@@ -254,8 +254,8 @@ def export(
 ) -> None:
     """Write a campaign's simulations to one file that other programs read."""
     with _errors():
-        from .stored import open_campaign
-        from .transfer import export_simulations
+        from .simulation.files import export_simulations
+        from .simulation.stored import open_campaign
 
         sims = open_campaign(folder)
         export_simulations(sims, file)
@@ -277,9 +277,9 @@ def check_simulator(
     Example: fisherscore check-simulator -p a=0:1 -p b=2:3 -- ./sim {input} {output}
     """
     with _errors():
-        from .preflight import check_simulator as check
-        from .proposal import uniform
-        from .simulator import from_command
+        from .simulation.preflight import check_simulator as check
+        from .simulation.proposal import uniform
+        from .simulation.simulator import from_command
 
         simulator = from_command(command, timeout=timeout, input_format=input_format)
         ranges = [_range(text) for text in parameter]

@@ -78,7 +78,7 @@ class ConfigurationError(FisherScoreError, ValueError):
     """An analysis file is wrong: the message names the line, what was expected, what came and what to do.
 
     >>> import fisherscore as fs
-    >>> from fisherscore.configuration import read_configuration
+    >>> from fisherscore.analysis.configuration import read_configuration
     >>> try:
     ...     read_configuration("no such file.toml")
     ... except fs.ConfigurationError as error:

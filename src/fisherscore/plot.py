@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._support.arguments import as_indices, as_theta
 from .accuracy import region_grid
-from .arguments import as_indices, as_theta
 from .errors import ArgumentError
-from .score_model import ScoreModel
+from .score.model import ScoreModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -185,6 +185,6 @@ length=$(( ${#header} + 1 ))
 
 
 def test_signals_are_named():
-    from fisherscore.record import signal_name
+    from fisherscore.simulation.execution.run import signal_name
 
     assert signal_name(signal.SIGSEGV) == "SIGSEGV" and signal_name(9999) == "signal 9999"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
-from fisherscore import ledger
+from fisherscore.simulation.execution import ledger
 
 BOX = fs.uniform(a=(0.0, 1.0), b=(2.0, 3.0))
 
@@ -153,7 +153,7 @@ def test_batches_give_every_record_once_in_random_order(folder):
 
 def test_a_record_does_not_depend_on_its_neighbours():
     """Also where drawing the latent multiplies matrices, whose rounding could depend on the batch."""
-    from fisherscore.campaign import _Plan
+    from fisherscore.simulation.campaign import _Plan
 
     covariance = np.eye(3) + 0.5
     latent = fs.GaussianLatent(covariance)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__, plot
+from .._support.versions import print_table, versions, write_json
 from ..accuracy import field_error, score_error
-from ..campaign import simulate
+from ..fitting.recipes import fit
 from ..problems import linear_gaussian
-from ..recipe import fit
-from ..results import print_table, versions, write_json
+from ..simulation.campaign import simulate
 
 TRUTH = (0.5, -0.5)
 

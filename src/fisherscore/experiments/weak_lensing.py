@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from .. import __version__, plot
+from .._support.versions import print_table, versions, write_json
 from ..accuracy import field_error, forecast_error, region_grid, score_error
-from ..campaign import simulate
-from ..diagnostics import Diagnosis, diagnose
+from ..analysis.page import Page
 from ..errors import FisherScoreWarning
-from ..estimate import Estimate, maximum_likelihood
-from ..forecasting import Forecast, forecast
-from ..network_score import NetworkScore
-from ..posterior import Posterior
+from ..fitting.recipes import fit
+from ..inference.diagnostics import Diagnosis, diagnose
+from ..inference.estimate import Estimate, maximum_likelihood
+from ..inference.forecasting import Forecast, forecast
+from ..inference.nuts import sample
+from ..inference.posterior import Posterior
 from ..problems import Problem, weak_lensing
 from ..problems.weak_lensing import FIDUCIAL
-from ..recipe import fit
-from ..report import Page
-from ..results import print_table, versions, write_json
-from ..sampling import sample
-from ..simulator import Simulator
+from ..score.fitted import NetworkScore
+from ..simulation.campaign import simulate
+from ..simulation.simulator import Simulator
 
 
 @dataclass(frozen=True)

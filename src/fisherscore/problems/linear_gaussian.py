@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..arguments import as_finite
+from .._support.arguments import as_finite
 from ..errors import ArgumentError
-from ..latent import GaussianLatent
-from ..proposal import Proposal, uniform
+from ..simulation.latent import GaussianLatent
+from ..simulation.proposal import Proposal, uniform
 from .problem import Problem
 
 

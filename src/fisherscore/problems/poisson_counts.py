@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..proposal import uniform
+from ..simulation.proposal import uniform
 from .problem import Problem
 
 _DESIGN = np.stack([np.ones(8), np.linspace(-1, 1, 8)], axis=1).astype(np.float32)

@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..arguments import as_theta
+from .._support.arguments import as_theta
+from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
-from ..latent import Latent
-from ..proposal import Proposal
-from ..rows import rows_in_turn
-from ..score_model import FunctionScore
-from ..simulator import Simulator, from_jax
+from ..score.model import FunctionScore
+from ..simulation.latent import Latent
+from ..simulation.proposal import Proposal
+from ..simulation.simulator import Simulator, from_jax
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..proposal import uniform
+from ..simulation.proposal import uniform
 from .problem import Problem
 
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..arguments import as_count, as_data, as_seed
-from ..proposal import uniform
+from .._support.arguments import as_count, as_data, as_seed
+from ..simulation.proposal import uniform
 from .problem import Problem
 
 _RADIUS, _WIDTH, _SHIFT = 0.1, 0.01, 0.25

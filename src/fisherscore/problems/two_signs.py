@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..proposal import uniform
+from ..simulation.proposal import uniform
 from .problem import Problem
 
 _DESIGN = np.array([[1, 0], [0, 1], [1, 1], [1, -1], [0.5, 1], [1, 0.5]], np.float32)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..proposal import uniform
+from ..simulation.proposal import uniform
 from .problem import Problem
 
 _SHAPE = 1.5

@@ -31,9 +31,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..arguments import as_count, as_finite
+from .._support.arguments import as_count, as_finite
 from ..errors import ArgumentError, MissingExtraError
-from ..proposal import uniform
+from ..simulation.proposal import uniform
 from .problem import Problem
 
 # Ω_c and σ₈ of Planck 2015, at which the covariance is taken.

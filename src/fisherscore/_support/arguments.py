@@ -1,0 +1,107 @@
+"""Turn what users pass into arrays, or say what is wrong with it.
+
+Every message names the argument, what was expected, what came and what to do. Arrays under a JAX transformation
+(tracers) are checked by shape alone: their values are not there to look at.
+"""
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import ArgumentError
+
+
+def is_traced(value: Any) -> bool:
+    """Say whether a value stands for an array inside a JAX transformation."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def as_count(value: Any, argument: str, minimum: int = 1) -> int:
+    """Return a whole number of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < minimum:
+        raise ArgumentError(f"{argument}: expected a whole number of at least {minimum}, got {value!r}.")
+    return int(value)
+
+
+def as_seed(value: Any) -> int:
+    """Return a seed: a whole number from 0 to 2**63 - 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < 2**63:
+        raise ArgumentError(f"seed: expected a whole number from 0 to 2**63 - 1, got {value!r}.")
+    return int(value)
+
+
+def as_finite(value: Any, argument: str) -> np.ndarray:
+    """Return a finite array of floats."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"{argument}: expected numbers, got {_brief(value)} ({error}). Pass an array of floats."
+        ) from None
+    if not np.all(np.isfinite(array)):
+        bad = np.argwhere(~np.isfinite(array))
+        where = tuple(int(i) for i in bad[0])
+        raise ArgumentError(
+            f"{argument}: expected finite numbers, got {array[where]} at index {where} ({len(bad)} of {array.size} "
+            "values are NaN or infinite). Remove or repair them."
+        )
+    return array
+
+
+def as_theta(theta: Any, names: Sequence[str], argument: str = "theta") -> Any:
+    """Return parameters with a last axis in the order of ``names``; a mapping by name is put in that order."""
+    if isinstance(theta, Mapping):
+        check_names(theta.keys(), names, argument)
+        missing = [n for n in names if n not in theta]
+        if missing:
+            raise ArgumentError(f"{argument}: no value for {missing}. Expected all of {list(names)}.")
+        theta = np.stack(np.broadcast_arrays(*(np.asarray(theta[n], dtype=np.float64) for n in names)), axis=-1)
+    if not is_traced(theta):
+        theta = as_finite(theta, argument)
+    if theta.ndim == 0 or theta.shape[-1] != len(names):
+        raise ArgumentError(
+            f"{argument}: expected shape (..., {len(names)}), the last axis holding {', '.join(names)}; "
+            f"got shape {theta.shape}."
+        )
+    return theta
+
+
+def as_data(x: Any, shape: tuple[int, ...], argument: str = "x") -> Any:
+    """Return data whose last axes have the shape of one observation."""
+    if not is_traced(x):
+        x = as_finite(x, argument)
+    if shape == (1,) and (x.ndim == 0 or x.shape[-1] != 1):
+        hint = " For one number per observation, add a last axis of length 1: x[..., None]."
+    else:
+        hint = ""
+    if x.ndim < len(shape) or x.shape[x.ndim - len(shape) :] != tuple(shape):
+        expected = ", ".join(("...", *map(str, shape)))
+        raise ArgumentError(
+            f"{argument}: expected shape ({expected}), one observation having shape {tuple(shape)}; "
+            f"got shape {x.shape}.{hint}"
+        )
+    return x
+
+
+def check_names(given: Any, known: Sequence[str], argument: str) -> None:
+    """Refuse parameter names that are not known."""
+    unknown = [n for n in given if n not in known]
+    if unknown:
+        raise ArgumentError(f"{argument}: unknown parameter name {unknown[0]!r}. Known names: {', '.join(known)}.")
+
+
+def as_indices(names: Sequence[str] | str, known: Sequence[str], argument: str = "names") -> list[int]:
+    """Return the positions of parameter names, refusing unknown and repeated ones."""
+    names = [names] if isinstance(names, str) else list(names)
+    check_names(names, known, argument)
+    if len(set(names)) != len(names):
+        raise ArgumentError(f"{argument}: a parameter is named twice in {names}.")
+    return [list(known).index(n) for n in names]
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

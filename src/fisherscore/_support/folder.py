@@ -1,0 +1,109 @@
+"""Write and read folders of plain data: JSON for settings, safetensors for arrays. Nothing is ever unpickled.
+
+A folder is written beside its place and moved there when complete, so that a kill leaves the old one or the new one.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from ..errors import ModelFolderError
+
+# No settings file of ours comes near this; a larger one is refused before it is read.
+_LARGEST_JSON = 16 * 2**20
+
+
+def write_folder(
+    path: str | Path, documents: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]
+) -> None:
+    """Write JSON ``documents`` and safetensors ``arrays`` by file name, replacing a folder of ours as a whole."""
+    target = Path(path)
+    if target.exists() and not _is_ours(target):
+        raise ModelFolderError(
+            f"path: {target} exists and was not written by fisherscore, so it is left alone. Choose another folder."
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        for name, document in documents.items():
+            (fresh / name).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        for name, group in arrays.items():
+            save_file({k: np.asarray(v, order="C") for k, v in group.items()}, fresh / name)
+        fresh.chmod(0o755)
+        _swap(fresh, target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _swap(fresh: Path, target: Path) -> None:
+    if not target.exists():
+        os.replace(fresh, target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    os.replace(target, old / "was")
+    os.replace(fresh, target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_ours(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    return not any(path.iterdir()) or any((path / name).is_file() for name in ("model.json", "checkpoint.json"))
+
+
+def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:
+    """Read a JSON document and check that it is of the named schema and of a version that is understood."""
+    _plain_file(path)
+    if path.stat().st_size > _LARGEST_JSON:
+        raise ModelFolderError(f"{path} has {path.stat().st_size} bytes; a settings file of fisherscore is small.")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ModelFolderError(f"{path} is not a JSON document ({error}). Is the folder damaged?") from None
+    if not isinstance(document, dict) or document.get("schema") != schema:
+        raise ModelFolderError(f"{path} was not written by fisherscore as {schema!r}.")
+    if document.get("version") != version:
+        raise ModelFolderError(
+            f"{path} has format version {document.get('version')!r}; this fisherscore reads version {version}. "
+            "Use the version of fisherscore that wrote it."
+        )
+    return document
+
+
+def read_arrays(
+    path: Path, expected: Mapping[str, tuple[tuple[int, ...], Any]], *, finite: bool = True
+) -> dict[str, np.ndarray]:
+    """Read safetensors and check names, shapes, types and (unless told otherwise) finiteness."""
+    _plain_file(path)
+    try:
+        arrays = load_file(path)
+    except (SafetensorError, ValueError, OverflowError) as error:
+        raise ModelFolderError(f"{path} is not a safetensors file ({error}). Is the folder damaged?") from None
+    if arrays.keys() != expected.keys():
+        raise ModelFolderError(
+            f"{path} holds {len(arrays)} arrays, not the {len(expected)} the settings beside it call for."
+        )
+    for name, (shape, dtype) in expected.items():
+        if arrays[name].shape != shape or arrays[name].dtype != dtype:
+            raise ModelFolderError(
+                f"{path}: array {name!r} has shape {arrays[name].shape} and type {arrays[name].dtype}, expected "
+                f"{shape} and {np.dtype(dtype)}."
+            )
+        if finite and not np.isfinite(arrays[name]).all():
+            raise ModelFolderError(f"{path}: array {name!r} holds NaN or infinite values.")
+    return arrays
+
+
+def _plain_file(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise ModelFolderError(f"path: expected a folder written by fisherscore, but {path.parent} is no folder.")
+    if path.is_symlink() or not path.is_file():
+        raise ModelFolderError(f"path: expected the file {path.name} in {path.parent}; there is none.")

@@ -1,0 +1,34 @@
+"""What every analysis, experiment and benchmark writes: JSON with versions, and a table on the terminal."""
+
+import json
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from .text import columns
+
+
+def versions() -> dict[str, str]:
+    """Return the versions and the device a result depends on."""
+    found = {"python": platform.python_version(), "device": jax.devices()[0].device_kind}
+    for name in ("fisherscore", "jax", "equinox", "optax", "numpyro", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def write_json(result: Any, path: Path) -> None:
+    """Write a result as readable JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+
+
+def print_table(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    print("\n".join(["", title, "-" * len(title), *columns(rows)]))

@@ -1,0 +1,1 @@
+"""A whole analysis from one file: its configuration, its stages, its page."""

@@ -1,0 +1,204 @@
+"""A TOML file whose mistakes are reported with their line, what was expected, what came and what to do."""
+
+import difflib
+import math
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigurationError
+
+_NOTHING = object()
+
+
+class Document:
+    """A TOML file, its text kept so that complaints can point into it."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            self.text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ConfigurationError(f"{path}: no such file. To make one: fisherscore init {path}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{path}: cannot be read as text ({error}).") from None
+        try:
+            self.tree: dict[str, Any] = tomllib.loads(self.text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigurationError(f"{path}: not TOML: {error}. (Words need quotes, numbers none.)") from None
+
+    def line(self, keys: Sequence[str]) -> int:
+        """Return the line on which a key is set, or its table begins; for a key that is not there, its table's.
+
+        Found by reading longer and longer beginnings of the file: the key is on the line with which it appears.
+        """
+        lines = self.text.splitlines()
+        complete = 0  # so many lines are whole and do not have the key
+        for end in range(1, len(lines) + 1):
+            try:
+                tree = tomllib.loads("\n".join(lines[:end]))
+            except tomllib.TOMLDecodeError:
+                continue  # amid a value that spans lines
+            if _has(tree, keys):
+                rest = (n for n in range(complete, end) if lines[n].strip() and not lines[n].lstrip().startswith("#"))
+                return next(rest, end - 1) + 1
+            complete = end
+        return self.line(keys[:-1]) if keys else 1
+
+    def error(self, keys: Sequence[str], problem: str) -> ConfigurationError:
+        """Make an error that points at a key."""
+        where = ".".join(keys)
+        return ConfigurationError(f"{self.path}, line {self.line(keys)}: {where}{': ' if where else ''}{problem}")
+
+    def section(self, *keys: str, required: bool = False) -> "Section":
+        """Return a table of the document; one that is not there is empty."""
+        tree: Any = self.tree
+        for depth, key in enumerate(keys, 1):
+            if key not in tree:
+                if required:
+                    raise self.error(keys, f"expected a table [{'.'.join(keys)}], got none. Add it.")
+                return Section(self, keys, {})
+            tree = tree[key]
+            if not isinstance(tree, dict):
+                raise self.error(keys[:depth], f"expected a table, got {tree!r}.")
+        return Section(self, keys, tree)
+
+
+class Section:
+    """One table: values are taken by name and kind; what is left over at the end is a mistake."""
+
+    def __init__(self, document: Document, keys: Sequence[str], tree: dict[str, Any]):
+        self.document, self.keys, self.tree = document, tuple(keys), tree
+        self._known: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tree
+
+    def take(self, name: str, kind: Callable[[Any], Any], default: Any = _NOTHING) -> Any:
+        """Return a value of the right kind, or the default; without a default the key must be there."""
+        self._known.add(name)
+        if name not in self.tree:
+            near = difflib.get_close_matches(name, self.tree, n=1, cutoff=0.8)
+            if near and near[0] not in self._known:
+                raise self.error((near[0],), f"no such key. Did you mean {name!r}?")
+            if default is _NOTHING:
+                raise self.error((), f"expected a key {name!r}. Add it below this line.")
+            return default
+        try:
+            return kind(self.tree[name])
+        except Unfit as expected:
+            raise self.error((name,), f"expected {expected}, got {self.tree[name]!r}.") from None
+
+    def error(self, keys: Sequence[str], problem: str) -> ConfigurationError:
+        """Make an error that points into this table."""
+        return self.document.error((*self.keys, *keys), problem)
+
+    def finish(self) -> None:
+        """Refuse keys nobody asked for, naming the likeliest one meant."""
+        for name in self.tree:
+            if name not in self._known:
+                near = difflib.get_close_matches(name, self._known, n=1)
+                hint = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(sorted(self._known))}."
+                raise self.error((name,), f"no such key. {hint}")
+
+
+class Unfit(Exception):
+    """A value is not of the expected kind; the message says what was expected."""
+
+
+def text(value: Any) -> str:
+    """Accept words."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise Unfit("words in quotes")
+    return value
+
+
+def flag(value: Any) -> bool:
+    """Accept true or false."""
+    if not isinstance(value, bool):
+        raise Unfit("true or false")
+    return value
+
+
+def number(value: Any) -> float:
+    """Accept a finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise Unfit("a finite number")
+    return float(value)
+
+
+def positive(value: Any) -> float:
+    """Accept a number above zero."""
+    if number(value) <= 0:
+        raise Unfit("a number above 0")
+    return float(value)
+
+
+def whole(minimum: int, *, or_zero: bool = False) -> Callable[[Any], int]:
+    """Accept a whole number of at least ``minimum``, or zero for none."""
+
+    def kind(value: Any) -> int:
+        good = isinstance(value, int) and not isinstance(value, bool)
+        if not good or not (value >= minimum or (or_zero and value == 0)):
+            raise Unfit(f"a whole number of at least {minimum}" + (", or 0 for none" if or_zero else ""))
+        return value
+
+    return kind
+
+
+def choice(*options: str) -> Callable[[Any], str]:
+    """Accept one of some words."""
+
+    def kind(value: Any) -> str:
+        if value not in options:
+            raise Unfit("one of " + ", ".join(f'"{o}"' for o in options))
+        return str(value)
+
+    return kind
+
+
+def words(value: Any) -> list[str]:
+    """Accept a list of words."""
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+        raise Unfit('a list of words such as ["./sim", "{input}", "{output}"]')
+    return value
+
+
+def numbers(count: int) -> Callable[[Any], list[float]]:
+    """Accept a list of so many finite numbers."""
+
+    def kind(value: Any) -> list[float]:
+        if not isinstance(value, list) or len(value) != count:
+            raise Unfit(f"a list of {count} numbers")
+        return [number(v) for v in value]
+
+    return kind
+
+
+def sizes(value: Any) -> tuple[int, ...]:
+    """Accept the shape of an array: a whole number or a list of them."""
+    listed = value if isinstance(value, list) else [value]
+    if not listed or not all(isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in listed):
+        raise Unfit("a whole number above 0, or a list of them")
+    return tuple(listed)
+
+
+def by_name(value: Any) -> dict[str, float]:
+    """Accept numbers by parameter name."""
+    if not isinstance(value, dict) or not value:
+        raise Unfit("numbers by name such as { a = 1.0, b = 2.0 }")
+    return {name: number(v) for name, v in value.items()}
+
+
+def anything(value: Any) -> Any:
+    """Accept whatever comes; it is looked at elsewhere."""
+    return value
+
+
+def _has(tree: Any, keys: Sequence[str]) -> bool:
+    for key in keys:
+        if not isinstance(tree, dict) or key not in tree:
+            return False
+        tree = tree[key]
+    return True

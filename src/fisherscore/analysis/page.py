@@ -1,0 +1,106 @@
+"""One self-contained HTML page for an analysis: verdict first, then tables, figures and settings. No network needed.
+
+Everything that comes from the user or a simulator is escaped; figures are embedded.
+"""
+
+import base64
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --line: #d0d7de; --soft: #f6f8fa;
+  --good: #1a7f37; --bad: #b42318; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --soft: #161b22;
+  --good: #3fb950; --bad: #ff7b72; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+  max-width: 62rem; padding: 1rem 1.25rem 4rem; }
+h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
+.verdict { border-left: 6px solid; padding: .6rem 1rem; background: var(--soft); font-weight: 600; }
+.good { border-color: var(--good); } .bad { border-color: var(--bad); } .open { border-color: var(--line); }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .95rem; }
+th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); }
+td, th { white-space: nowrap; } td { font-variant-numeric: tabular-nums; }
+.facts td { white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
+.facts td:first-child { min-width: 8rem; }
+figure { margin: 1.2rem 0; }
+figure img { max-width: min(100%, 38rem); height: auto; background: #ffffff; border-radius: 4px; padding: .4rem;
+  box-sizing: border-box; }
+figcaption { font-size: .92rem; opacity: .85; }
+pre { background: var(--soft); padding: .8rem; overflow-x: auto; font-size: .85rem; }
+@media print { body { max-width: none; font-size: 11pt; } figure, tr, .verdict { break-inside: avoid; }
+  h2 { break-after: avoid; } figure img { max-width: 11cm; } pre { white-space: pre-wrap; }
+  th, td { white-space: normal; } }
+"""
+
+
+class Page:
+    """Collects the parts of a report in the order they are added, and writes them to one file.
+
+    >>> from fisherscore.analysis.page import Page
+    >>> page = Page("A <title>")
+    >>> page.verdict("All is well.", good=True)
+    >>> "A &lt;title&gt;" in page.html()
+    True
+    """
+
+    def __init__(self, title: str):
+        self.title = title
+        self.parts: list[str] = []
+
+    def verdict(self, text: str, *, good: bool | None) -> None:
+        """Add a sentence that says whether to believe the rest; None is for what nobody has checked."""
+        kind = {True: "good", False: "bad", None: "open"}[good]
+        self.parts.append(f'<p class="verdict {kind}">{html.escape(text)}</p>')
+
+    def paragraph(self, text: str) -> None:
+        """Add a paragraph."""
+        self.parts.append(f"<p>{html.escape(text)}</p>")
+
+    def list(self, texts: Sequence[str]) -> None:
+        """Add a list of sentences."""
+        self.parts.append("<ul>" + "".join(f"<li>{html.escape(text)}</li>" for text in texts) + "</ul>")
+
+    def section(self, title: str, text: str = "") -> None:
+        """Start a section, with a sentence under its title."""
+        self.parts.append(f"<h2>{html.escape(title)}</h2>")
+        if text:
+            self.paragraph(text)
+
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "numbers") -> None:
+        """Add a table: of numbers, which scroll rather than wrap, or of facts, which wrap."""
+        top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in head)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+        inner = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+        self.parts.append(f"<div class='scroll'><table class='{kind}'>{inner}</table></div>")
+
+    def figure(self, path: Path, caption: str) -> None:
+        """Embed a PNG with a caption, which is also its alternative text; one that was not drawn is left out."""
+        if not path.exists():
+            return
+        data = base64.b64encode(path.read_bytes()).decode()
+        words = html.escape(caption)
+        self.parts.append(
+            f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
+        )
+
+    def text(self, words: str) -> None:
+        """Add preformatted text, such as a printed table."""
+        self.parts.append(f"<pre>{html.escape(words)}</pre>")
+
+    def settings(self, facts: Mapping[str, object]) -> None:
+        """Add a table of names and values."""
+        self.table(("setting", "value"), [(k, str(v)) for k, v in facts.items()], "facts")
+
+    def html(self) -> str:
+        """Return the whole page."""
+        return (
+            "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+            "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+            f"<title>{html.escape(self.title)}</title><style>{_STYLE}</style></head>"
+            f"<body><h1>{html.escape(self.title)}</h1>{''.join(self.parts)}</body></html>\n"
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the page to a file."""
+        path.write_text(self.html(), encoding="utf-8")

@@ -1,0 +1,204 @@
+"""The page of an analysis: verdict first, then parameters, forecast, posterior, score, checks, and how it was made."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from .._support.versions import versions
+from .configuration import Configuration
+from .page import Page
+
+# Above this estimated error an analysis is not to be trusted: a best fit is then off by half of its σ and more.
+LARGEST_ERROR = 0.25
+# What each picture shows, in the order of the page.
+_POSTERIOR = "Posterior of the observation: 68 % and 95 % regions, and the distribution of each parameter alone."
+_FIELD = (
+    "Score of the observation over the training region: arrows point to more likely parameters and vanish at the best "
+    "fit. They are as long as the square root of the score."
+)
+_ELLIPSE = "One-sigma Fisher ellipse of the first two parameters, all others marginalised."
+_IDENTITIES = "How far the learned score is from obeying the identities every score obeys, in units of the tolerance."
+_COVERAGE = "Coverage and ranks of posteriors of simulated data, which should follow the diagonal within the band."
+
+
+def write_report(configuration: Configuration, results: dict[str, Any], path: Path) -> None:
+    """Write one HTML file that needs nothing beside it."""
+    page = Page(configuration.title)
+    _verdict(page, configuration, results)
+    _parameters(page, configuration, results)
+    _forecast(page, results, path.parent)
+    _posterior(page, configuration, results, path.parent)
+    _checks(page, results, path.parent)
+    _provenance(page, configuration, results)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page.write(path)
+
+
+def undone(configuration: Configuration, results: dict[str, Any]) -> list[str]:
+    """Say which stages are missing, or out of date since the file was changed, and the command for each."""
+    wanted = {
+        "fit": True,
+        "forecast": bool(configuration.num_forecast),
+        "sample": configuration.observation is not None,
+        "check": bool(configuration.num_test),
+    }
+    file = configuration.document.path
+    missing = [stage for stage, asked in wanted.items() if asked and stage not in results]
+    return [f"Not done, or out of date: {stage}. Run: fisherscore {stage} {file.name}" for stage in missing]
+
+
+def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool | None, list[str]]:
+    """Say whether to trust an analysis (None: nobody can tell), and why; only what was done can speak for it."""
+    check, drawn = results.get("check"), results.get("sample")
+    reasons = [] if check is None or check["result"]["passed"] else [check["result"]["verdict"]]
+    if drawn is not None:
+        reasons += [f"Posterior: {problem}." for problem in drawn["result"]["problems"]]
+    error = results.get("fit", {}).get("result", {}).get("estimated_error")
+    if error is not None and error > LARGEST_ERROR:
+        reasons.append(
+            f"The fit puts its own score error at {error:.2g}, so that a best fit may be off by {error**0.5:.1g} "
+            "of its σ: give it more simulations."
+        )
+    if reasons:
+        return False, reasons
+    if check is None:
+        asked = configuration.num_test > 0
+        return None, ["The checks have not been run." if asked else "Nothing was checked, since budget.test = 0."]
+    reasons = [check["result"]["verdict"]]
+    return True, reasons + (["No problem was found with the posterior."] if drawn is not None else [])
+
+
+def _verdict(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+    good, reasons = verdict(configuration, results)
+    words = {True: "Nothing speaks against this analysis.", False: "Do not trust this analysis.", None: "Unchecked."}
+    page.verdict(" ".join([words[good], *reasons]), good=good)
+    if missing := undone(configuration, results):
+        page.list(missing)
+    error = results.get("fit", {}).get("result", {}).get("estimated_error")
+    if error is not None:
+        page.paragraph(
+            f"The fit estimates its own score error at {error:.2g} (0 is perfect, 1 is predicting zero); a share of "
+            "the information in the data of about that size is lost."
+        )
+    said = [w for document in results.values() for w in document["warnings"]]
+    if said:
+        page.section("Warnings")
+        page.list(said)
+
+
+def _parameters(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+    proposal = configuration.proposal
+    drawn = results.get("sample", {}).get("result")
+    truth = drawn.get("mock") if drawn else None
+    head = ["parameter", *(["posterior", "68 % interval", "best fit"] if drawn else [])]
+    head += [*(["true value"] if truth else []), "training region"]
+    rows = []
+    for i, (name, unit) in enumerate(zip(proposal.names, proposal.units, strict=True)):
+        row = [name + (f" [{unit}]" if unit else "")]
+        if drawn:
+            row += [
+                _plus_minus(drawn["mean"][i], drawn["sd"][i]),
+                " to ".join(f"{v:.5g}" for v in drawn["interval"][i]),
+                _plus_minus(drawn["best_fit"][i], drawn["best_fit_sigma"][i]),
+            ]
+        row += [f"{truth[name]:.5g}"] if truth else []
+        rows.append([*row, f"{proposal.low[i]:.5g} to {proposal.high[i]:.5g}"])
+    page.section("Parameters")
+    page.table(head, rows)
+    if drawn and not drawn["best_fit_converged"]:
+        page.paragraph(f"Best fit: {drawn['best_fit_message']}")
+
+
+def _plus_minus(value: float, error: float | None) -> str:
+    if error is None or not error > 0:
+        return f"{value:.5g}"
+    digits = max(1, math.ceil(math.log10(max(abs(value), error) / error)) + 2)  # as many as the error leaves
+    return f"{value:.{digits}g} ± {error:.2g}"
+
+
+def _posterior(page: Page, configuration: Configuration, results: dict[str, Any], folder: Path) -> None:
+    if "sample" not in results:
+        return
+    prior = configuration.document.tree.get("prior", {})
+    words = ", ".join(f"{n}: {' '.join(f'{k} {v}' for k, v in law.items())}" for n, law in prior.items())
+    page.section("Posterior", f"Prior: {words + '; all else ' if words else ''}uniform over the training region.")
+    page.figure(folder / "posterior.png", _POSTERIOR)
+    page.text(results["sample"]["result"]["table"])
+    if (folder / "score_field.png").exists():
+        page.section("Score field")
+        page.figure(folder / "score_field.png", _FIELD)
+
+
+def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
+    if "forecast" not in results:
+        return
+    found = results["forecast"]["result"]
+    page.section(
+        "Forecast",
+        f"Errors to expect from data like these at {found['chosen']}, from {found['num_simulations']:,} fresh "
+        "simulations. The plug-in can claim too much where the score is noisy; the conservative one does not, up to "
+        "its own error.",
+    )
+    errors = [found[k] or [None] * len(found["names"]) for k in ("sigma_error", "sigma_bound_error")]
+    page.table(
+        ("parameter", "at", "σ plug-in", "σ conservative", "σ if all else were known"),
+        [
+            (
+                name,
+                f"{found['at'][name]:.5g}",
+                _plus_minus(found["sigma"][i], errors[0][i]),
+                _plus_minus(found["sigma_bound"][i], errors[1][i]),
+                f"{found['conditional_sigma'][i]:.3g}",
+            )
+            for i, name in enumerate(found["names"])
+        ],
+    )
+    page.figure(folder / "forecast.png", _ELLIPSE)
+
+
+def _checks(page: Page, results: dict[str, Any], folder: Path) -> None:
+    page.section("Checks")
+    if "check" not in results:
+        page.paragraph("None yet. They need fresh simulations: budget.test, at least 100.")
+        return
+    found = results["check"]["result"]
+    page.paragraph(f"On {found['num_simulations']:,} simulations the fit has not seen. None of them needs the truth.")
+    page.table(
+        ("check", "value", "± error", "tolerance", "verdict", "if it fails"),
+        [
+            (
+                c["name"],
+                f"{c['value']:.4f}",
+                f"{c['standard_error']:.4f}",
+                f"{c['tolerance']:.3g}",
+                c["verdict"],
+                c["meaning"],
+            )
+            for c in found["checks"]
+        ],
+    )
+    page.figure(folder / "checks.png", _IDENTITIES)
+    page.figure(folder / "coverage.png", _COVERAGE)
+
+
+def _provenance(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+    fitted = results.get("fit", {}).get("result", {})
+    file = configuration.document.path
+    page.section("How it was made")
+    page.settings(
+        {
+            "simulator": configuration.simulator.name,
+            "simulations": f"{configuration.num_simulations:,} to train, {configuration.num_test:,} to check, "
+            f"{configuration.num_forecast:,} to forecast",
+            "failed simulations": f"{fitted.get('failure_rate', 0.0):.2%}",
+            "recipe": fitted.get("recipe", "not fitted"),
+            "weights": ", ".join(f"{k} {v:.3f}" for k, v in (fitted.get("weights") or {}).items()) or "one model",
+            "training data, sha256": fitted.get("data_sha256", "none"),
+            "seed": configuration.seed,
+            "seconds": ", ".join(f"{stage} {d['seconds']:.0f}" for stage, d in results.items()) or "none",
+            "versions": ", ".join(f"{k} {v}" for k, v in versions().items()),
+        }
+    )
+    page.section("To reproduce it", f"With the simulator and this file as {file.name}:")
+    page.text(f"fisherscore run {file.name}")
+    page.text(configuration.document.text)

@@ -1,0 +1,1 @@
+"""Fit a score to simulations: recipes, training, and how candidates are compared and weighed."""

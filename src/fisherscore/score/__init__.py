@@ -1,0 +1,1 @@
+"""Score models: what a fit returns, in the user's units, and how scores add."""

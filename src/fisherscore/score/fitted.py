@@ -1,0 +1,223 @@
+"""A fitted score network in the user's units, and how it is saved: JSON and safetensors, never unpickled.
+
+``model.json`` holds the architecture (a name from a closed list), sizes, parameter names and units;
+``weights.safetensors`` the weights, the standardisation and the training region; ``provenance.json`` versions, seeds,
+the hash of the data and the loss curve.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._support.folder import read_arrays, read_json, write_folder
+from ..errors import ArgumentError, ModelFolderError
+from ..potentials.networks import ARCHITECTURES, ConservativeNetwork, Network, architecture_name, build_network
+from .model import Record, ScoreModel
+from .standardize import Standardizer
+from .training_summary import Reference
+
+_SCHEMA = "fisherscore-model"
+_VERSION = 1
+# Bounds on what a folder may ask to be built, far above any real model.
+_MOST_WEIGHTS = 500_000_000
+_STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_scale")
+_REFERENCE = ("fisher_coefficients", "whitening", "distances")
+
+
+class NetworkScore(ScoreModel):
+    """A score network with its standardisation, as :func:`fisherscore.fit` returns it.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 200)
+    >>> model = fs.fit(sims, recipe=fs.BaselineRecipe("gaussian"))
+    >>> isinstance(model, fs.NetworkScore), model.names, model.has_density
+    (True, ('theta1', 'theta2'), True)
+    """
+
+    network: Network
+    standardizer: Standardizer
+    reference: Reference
+    low: np.ndarray
+    high: np.ndarray
+    names: tuple[str, ...] = eqx.field(static=True)
+    units: tuple[str, ...] = eqx.field(static=True)
+    x_shape: tuple[int, ...] = eqx.field(static=True)
+    record: Record = eqx.field(static=True)
+
+    def __str__(self) -> str:
+        error = self.record.get("estimated_error")
+        weights = self.record.get("weights") or {}
+        region = ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in zip(self.names, self.low, self.high, strict=True))
+        lines = [f"score of {region}, given data of shape {self.x_shape}"]
+        lines += [] if error is None else [f"  estimated error {error:.2g} (0 is perfect, 1 is predicting zero)"]
+        lines += ["  made of " + ", ".join(f"{k} {w:.2f}" for k, w in weights.items() if w)] if weights else []
+        return "\n".join(lines)
+
+    @property
+    def has_density(self) -> bool:
+        """Whether the network is conservative."""
+        return isinstance(self.network, ConservativeNetwork)
+
+    def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
+        """Give the network's score in the user's units."""
+        return self.standardizer.score(self.network(*self.standardizer.inputs(theta, x)))
+
+    def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
+        """Give the network's potential as a log-likelihood."""
+        assert isinstance(self.network, ConservativeNetwork)
+        return self.standardizer.log_likelihood(self.network.potential(*self.standardizer.inputs(theta, x)))
+
+    @property
+    def knows_fisher(self) -> bool:
+        """Always: it was measured on the training simulations."""
+        return True
+
+    def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
+        """Give the Fisher matrix of the training simulations, smoothed over θ."""
+        unit = (theta - self.standardizer.theta_centre) / self.standardizer.theta_scale
+        scale = self.standardizer.score(jnp.ones(len(self.names)))
+        return scale[:, None] * self.reference.fisher(unit) * scale
+
+    def rarity(self, x: Any) -> np.ndarray:
+        """Return the fraction of training data farther from their mean than each x."""
+        x = self.check_data(x)
+        batch = self.data_batch_shape(x)
+        rows = x.reshape(-1, *self.x_shape)
+        return self.reference.rarity((rows - self.standardizer.x_centre) / self.standardizer.x_scale).reshape(batch)
+
+    def save(self, path: Any) -> None:
+        """Write the model to a folder of JSON and safetensors; :func:`fisherscore.load` reads it."""
+        _save(self, path)
+
+
+def _save(model: NetworkScore, path: str | Path) -> None:
+    """Write a fitted model to the folder ``path``, replacing a model that is there."""
+    document = {
+        "schema": _SCHEMA,
+        "version": _VERSION,
+        "architecture": architecture_name(model.network),
+        "settings": model.network.settings,
+        "names": list(model.names),
+        "units": list(model.units),
+        "x_shape": list(model.x_shape),
+        "full_whitening": model.reference.whitening.ndim == 2,
+    }
+    facts = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.record)}
+    arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.network))}
+    arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in _STANDARDIZER}
+    arrays |= {f"reference.{n}": np.asarray(getattr(model.reference, n)) for n in _REFERENCE}
+    arrays |= {"region.low": model.low, "region.high": model.high}
+    write_folder(path, {"model.json": document, "provenance.json": facts}, {"weights.safetensors": arrays})
+
+
+def load(path: str | Path) -> NetworkScore:
+    """Read a model that ``model.save(path)`` wrote; its scores are the same to the last bit.
+
+    >>> import fisherscore as fs
+    >>> fs.load("no/where")
+    Traceback (most recent call last):
+    ...
+    fisherscore.errors.ModelFolderError: path: expected a folder written by fisherscore, but no/where is no folder.
+    """
+    if not isinstance(path, str | Path):
+        raise ArgumentError(f"path: expected a folder as text or Path, got {path!r}.")
+    folder = Path(path)
+    document = read_json(folder / "model.json", _SCHEMA, _VERSION)
+    names, units, x_shape = _described(document, folder)
+    skeleton = _skeleton(document, len(names), x_shape, folder)
+    leaves, structure = jax.tree.flatten(skeleton)
+
+    p = len(names)
+    shapes = dict(zip(_STANDARDIZER, ((p,), (p,), x_shape, x_shape, ()), strict=True))
+    expected: dict[str, Any] = {f"network.{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
+    expected |= {f"standardizer.{n}": (shape, np.float64) for n, shape in shapes.items()}
+    reference = Reference.shapes(p, int(np.prod(x_shape)), full=document.get("full_whitening") is True)
+    expected |= {f"reference.{n}": (shape, np.float64) for n, shape in reference.items()}
+    expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
+    arrays = read_arrays(folder / "weights.safetensors", expected)
+    facts = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
+    network = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
+    return NetworkScore(
+        network=network,
+        standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
+        reference=Reference(**{n: arrays[f"reference.{n}"] for n in _REFERENCE}),
+        low=arrays["region.low"],
+        high=arrays["region.high"],
+        names=names,
+        units=units,
+        x_shape=x_shape,
+        record=Record({k: v for k, v in facts.items() if k not in ("schema", "version")}),
+    )
+
+
+def _described(document: dict[str, Any], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]:
+    names, units, x_shape = (document.get(k) or () for k in ("names", "units", "x_shape"))
+    texts = all(isinstance(v, list) and all(isinstance(t, str) for t in v) for v in (names, units))
+    sizes = isinstance(x_shape, list) and all(isinstance(n, int) and 0 < n <= _MOST_WEIGHTS for n in x_shape)
+    if not (texts and sizes and names and len(names) == len(set(names)) == len(units)):
+        raise ModelFolderError(f"{folder / 'model.json'}: names, units or x_shape are missing or damaged.")
+    return tuple(names), tuple(units), tuple(x_shape)
+
+
+def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int, ...], folder: Path) -> Any:
+    """Lay out the network's arrays without making them, so that absurd sizes cost nothing."""
+    architecture, settings = document.get("architecture"), document.get("settings")
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
+        raise ModelFolderError(
+            f"{folder / 'model.json'}: unknown architecture {architecture!r}. Known: {', '.join(ARCHITECTURES)}."
+        )
+    if not isinstance(settings, dict) or not _is_settings(settings):
+        raise ModelFolderError(f"{folder / 'model.json'}: the network's settings are missing or damaged.")
+    data_size = int(np.prod(x_shape))
+    try:
+        skeleton = eqx.filter_eval_shape(
+            lambda: build_network(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ModelFolderError(f"{folder / 'model.json'}: the network cannot be laid out: {error}.") from None
+    if sum(leaf.size for leaf in jax.tree.leaves(skeleton)) > _MOST_WEIGHTS:
+        raise ModelFolderError(f"{folder / 'model.json'}: asks for more than {_MOST_WEIGHTS} weights.")
+    return skeleton
+
+
+def _is_settings(settings: Any, depth: int = 0) -> bool:
+    """Say whether settings are sizes, lists of sizes, or networks described by the same, not too deep."""
+    if not isinstance(settings, dict) or depth > 3:
+        return False
+    for value in settings.values():
+        inner = value if isinstance(value, list) else [value]
+        if inner and all(isinstance(v, dict) for v in inner):
+            if len(inner) > 64 or not all(_is_description(v, depth) for v in inner):
+                return False
+        elif not _is_size(value):
+            return False
+    return True
+
+
+def _is_description(value: dict[str, Any], depth: int) -> bool:
+    known = isinstance(value.get("architecture"), str) and value["architecture"] in ARCHITECTURES
+    return known and _is_settings(value.get("settings"), depth + 1)
+
+
+def _is_size(value: Any) -> bool:
+    sizes = value if isinstance(value, list) else [value]
+    return len(sizes) <= 64 and all(type(n) is int and 0 <= n <= 1_000_000 for n in sizes)
+
+
+def _jsonable(value: Any) -> Any:
+    """Turn arrays into lists and NaN into null, which is what JSON knows."""
+    if isinstance(value, dict | Record):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(v) for v in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _jsonable(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

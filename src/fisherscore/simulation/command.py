@@ -1,0 +1,159 @@
+"""External programs as simulators: parameters in a file, data in a file, nothing through a shell.
+
+Every run has a private folder, in which the program is started and which is removed afterwards. The program is told by
+its argument list where to read and where to write:
+
+    {input}     a file with the parameters: JSON {"theta": {name: value, ...}, "seed": n} or, where the name given for
+                it ends in .npy, an array of their values
+    {output}    the .npy file it must write
+    {seed}      a whole number below 2**31, different for every record: the program's only source of randomness
+
+A timeout, and the death of whoever waits for it, end the program with all its children.
+"""
+
+import contextlib
+import errno
+import json
+import math
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import SimulationError
+from .execution.run import BAD_OUTPUT, NONZERO_EXIT, SIGNAL, TIMEOUT, Outcome, failure, judged, signal_name
+
+PLACES = ("{input}", "{output}", "{seed}")
+# Of what a program prints, the end is kept for messages; the rest is thrown away as it comes.
+_KEPT_OUTPUT = 4_096
+_LOOK_SECONDS = 0.05
+# Want of memory, processes, files or room is this machine's trouble, not the simulator's.
+_OURS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class CommandRecord:
+    """Runs a program once a record."""
+
+    arguments: tuple[str, ...]
+    names: tuple[str, ...] | None
+    input_format: str
+    timeout: float | None
+    memory: int | None
+
+    def __call__(self, theta: np.ndarray, sequence: np.random.SeedSequence) -> Outcome:
+        """Run the program in a private folder and read what it wrote."""
+        private = Path(tempfile.mkdtemp(prefix="fisherscore-"))
+        try:
+            return self._run(private, theta, int(sequence.generate_state(1)[0]) & 0x7FFFFFFF)
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+
+    def _run(self, private: Path, theta: np.ndarray, seed: int) -> Outcome:
+        given, wanted = private / f"input.{self.input_format}", private / "output.npy"
+        if self.input_format == "npy":
+            np.save(given, np.asarray(theta, np.float64))
+        else:
+            names = self.names or tuple(f"theta{i}" for i in range(len(theta)))
+            values = dict(zip(names, map(float, theta), strict=True))
+            given.write_text(json.dumps({"theta": values, "seed": seed}), encoding="utf-8")
+        filled = {"{input}": str(given), "{output}": str(wanted), "{seed}": str(seed)}
+        arguments = [_filled(a, filled) for a in self.arguments]
+        try:
+            ended, printed = self._wait(arguments, private)
+        except OSError as error:
+            if error.errno in _OURS:
+                raise
+            return failure(NONZERO_EXIT, f"could not be started: {error}")
+        said = f"It said: {printed}" if printed else "It printed nothing."
+        if ended is None:
+            return failure(TIMEOUT, f"took more than {self.timeout:g} s and was killed. {said}")
+        if ended < 0:
+            return failure(SIGNAL, f"was ended by {signal_name(-ended)}. {said}")
+        if ended > 0:
+            return failure(NONZERO_EXIT, f"exit status {ended}. {said}")
+        return _read(wanted, said)
+
+    def _wait(self, arguments: list[str], private: Path) -> tuple[int | None, str]:
+        """Start the program in a process group of its own; return its exit status, None when it took too long."""
+        with subprocess.Popen(  # noqa: S603  an argument list of the user's own
+            arguments,
+            cwd=private,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        ) as process:
+            try:
+                _limit_memory(process.pid, self.memory)
+                return _drain(process, self.timeout)
+            finally:
+                # Also when all went well: a program must leave nothing running behind.
+                _kill_group(process.pid)
+
+
+def _drain(process: subprocess.Popen, timeout: float | None) -> tuple[int | None, str]:
+    """Read what the program prints, keeping only its end, until it has ended or its time is over."""
+    assert process.stdout is not None
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    pipe, printed, is_open = process.stdout.fileno(), b"", True
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None, _text(printed)
+        # Looked at first: a child left behind may hold the pipe, and print, for ever.
+        ended = process.poll() is not None
+        if is_open and select.select([pipe], [], [], 0 if ended else min(left, _LOOK_SECONDS))[0]:
+            part = os.read(pipe, 1 << 16)
+            is_open = bool(part)
+            printed = (printed + part)[-_KEPT_OUTPUT:]
+        if ended:
+            return process.returncode, _text(printed)
+        if not is_open:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(min(left, 3600.0))
+
+
+def _text(printed: bytes) -> str:
+    return printed.decode("utf-8", errors="replace").strip()[-1000:]
+
+
+def _read(path: Path, said: str) -> Outcome:
+    """Read the program's data; an array of objects is refused, since reading one would run code."""
+    if path.is_symlink() or not path.is_file():
+        return failure(BAD_OUTPUT, f"ended well but wrote no file at {{output}}. {said}")
+    try:
+        value = np.load(path, allow_pickle=False)
+    except Exception as error:  # noqa: BLE001  a file from elsewhere can be wrong in any way
+        return failure(BAD_OUTPUT, f"wrote a file that is no .npy array of numbers ({error}). {said}")
+    if not isinstance(value, np.ndarray):
+        return failure(BAD_OUTPUT, f"wrote an archive instead of one .npy array. {said}")
+    return judged(value, "The program")
+
+
+def _filled(argument: str, values: dict[str, str]) -> str:
+    for place, value in values.items():
+        argument = argument.replace(place, value)
+    return argument
+
+
+def _kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _limit_memory(process: int, num_bytes: int | None) -> None:
+    if num_bytes is None:
+        return
+    if not hasattr(resource, "prlimit"):
+        raise SimulationError("memory: a limit can only be set on Linux. Leave it out here.")
+    with contextlib.suppress(ProcessLookupError):
+        resource.prlimit(process, resource.RLIMIT_AS, (num_bytes, num_bytes))

@@ -1,0 +1,146 @@
+"""One record of a simulation: its random numbers, its data, and what became of it.
+
+A record is a pure function of (stream, index, parameters), wherever and whenever it is run. A stream is a seed and a
+purpose: training simulations, mock data and forecasts with the same seed must not share their noise, or a model would
+be judged on the noise it was trained on.
+
+This module and :mod:`fisherscore.simulation.command` import nothing heavy, since every worker process imports them.
+"""
+
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...errors import SimulationError
+
+# What can become of a record. All but the first and the last are failures of the simulator itself, which are kept and
+# never run again with other random numbers; a record is lost when its worker was killed from outside too often.
+OK = "ok"
+RAISED, NONZERO_EXIT, SIGNAL, TIMEOUT = "raised", "nonzero_exit", "signal", "timeout"
+BAD_OUTPUT, NONFINITE, LOST = "bad_output", "nonfinite", "lost"
+STATUSES = (OK, RAISED, NONZERO_EXIT, SIGNAL, TIMEOUT, BAD_OUTPUT, NONFINITE, LOST)
+
+_LONGEST_MESSAGE = 2_000
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A source of random numbers: a seed, and what they are for."""
+
+    seed: int
+    purpose: int
+
+    def sequence(self, index: int) -> np.random.SeedSequence:
+        """Return the seed sequence of record ``index``."""
+        return np.random.SeedSequence(self.seed, spawn_key=(self.purpose, index))
+
+    def key(self) -> Any:
+        """Return the JAX key that is folded with the index of each record."""
+        import jax
+
+        return jax.random.fold_in(jax.random.key(self.seed), self.purpose)
+
+
+def training_stream(seed: int) -> Stream:
+    """Return the stream of training simulations."""
+    return Stream(seed, 1)
+
+
+def mock_stream(seed: int) -> Stream:
+    """Return the stream of mock data."""
+    return Stream(seed, 2)
+
+
+def forecast_stream(seed: int) -> Stream:
+    """Return the stream of the simulations behind a forecast."""
+    return Stream(seed, 3)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one record gave: its status, its data where it has any, and the simulator's own words where it failed."""
+
+    status: str
+    x: np.ndarray | None = None
+    message: str = ""
+
+
+class RecordFunction(Protocol):
+    """Runs one record; sent to worker processes, so it holds nothing but plain data and the user's function."""
+
+    def __call__(self, theta: np.ndarray, sequence: np.random.SeedSequence) -> Outcome:
+        """Run the simulator once."""
+        ...
+
+
+@dataclass(frozen=True)
+class PythonRecord:
+    """Calls a function of (theta, NumPy generator)."""
+
+    function: Callable[..., Any]
+    name: str
+
+    def __call__(self, theta: np.ndarray, sequence: np.random.SeedSequence) -> Outcome:
+        """Call the function; whatever it raises is a recorded failure."""
+        try:
+            value = self.function(np.array(theta), np.random.default_rng(sequence))
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            return failure(RAISED, f"{type(error).__name__}: {error}{_where(error)}")
+        return judged(value, f"The simulator {self.name!r}")
+
+
+def _where(error: BaseException) -> str:
+    """Name the file and line that raised; an error of the call itself means that the function takes something else."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if len(frames) > 1:
+        return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
+    return " (a simulator is called with theta and a generator)" if isinstance(error, TypeError) else ""
+
+
+def judged(value: Any, who: str) -> Outcome:
+    """Look at what a simulator returned: an array of finite real numbers is data, all else a failure."""
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # noqa: BLE001  arrays of other libraries raise what they like
+        return failure(BAD_OUTPUT, f"{who} must return an array of real numbers: {error}")
+    if array.size == 0 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.iscomplexobj(array):
+        return failure(
+            BAD_OUTPUT,
+            f"{who} must return an array of real numbers, got {type(value).__name__} of dtype {array.dtype} and shape "
+            f"{array.shape}. Return a NumPy array of floats.",
+        )
+    x = np.atleast_1d(array.astype(np.float64))
+    bad = int((~np.isfinite(x)).sum())
+    if bad:
+        return Outcome(NONFINITE, x, f"x has {bad} values that are NaN or infinite")
+    return Outcome(OK, x)
+
+
+def failure(status: str, message: str) -> Outcome:
+    """Describe a record without data, in at most a page of words."""
+    # Names of files may hold what is no text, which no ledger takes.
+    clean = message.encode("utf-8", "backslashreplace").decode()
+    short = clean if len(clean) <= _LONGEST_MESSAGE else clean[: _LONGEST_MESSAGE - 4] + " ..."
+    return Outcome(status, None, short)
+
+
+def signal_name(number: int) -> str:
+    """Name a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def refuse_changed_shape(name: str, expected: tuple[int, ...], got: tuple[int, ...]) -> None:
+    """Stop when a simulator's data change their shape: no table can hold them."""
+    if expected != got:
+        raise SimulationError(
+            f"The simulator {name!r} returned x of changing shape: {sorted({expected, got})}. Every x must have the "
+            "same shape; pad it, or return summaries of fixed length."
+        )

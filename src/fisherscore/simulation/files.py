@@ -1,0 +1,132 @@
+"""Simulations to and from the files the field exchanges: .npz and HDF5, with theta, latent, x and status as arrays.
+
+What else is known of them (names, units, region, latent model, provenance) travels as one JSON text named ``about``. A
+file without it, from elsewhere, is read as a table, given a proposal. Nothing is ever unpickled.
+"""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, MissingExtraError
+from .execution.run import STATUSES
+from .latent import Latent
+from .proposal import Proposal
+from .simulations import Simulations, from_table
+from .stored import described_latent, described_proposal, rebuilt_latent, rebuilt_proposal
+
+_ARRAYS = ("theta", "latent", "x")
+_HDF5 = (".h5", ".hdf5")
+_SUFFIXES = (".npz", *_HDF5)
+
+
+def export_simulations(sims: Simulations, path: str | Path) -> None:
+    """Write simulations to a .npz, .h5 or .hdf5 file.
+
+    >>> import fisherscore as fs, tempfile
+    >>> problem, file = fs.problems.linear_gaussian(), tempfile.mkdtemp() + "/sims.npz"
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 10)
+    >>> fs.export_simulations(sims, file)
+    >>> fs.import_simulations(file).x.shape
+    (10, 2)
+    """
+    target = _checked(path)
+    about = json.dumps(
+        {
+            "proposal": described_proposal(sims.proposal),
+            "latent": described_latent(sims.latent_model),
+            "provenance": sims.provenance,
+            "messages": {str(k): v for k, v in sims.messages.items()},
+        }
+    )
+    # Written beside its place and moved there when complete.
+    fresh = target.with_name(f".{target.name}")
+    arrays = {name: getattr(sims, name) for name in _ARRAYS}
+    status = [s.encode() for s in sims.status]
+    if target.suffix == ".npz":
+        with fresh.open("wb") as file:
+            np.savez(file, **arrays, status=np.array(status), about=np.array(about))
+    else:
+        with _h5py().File(fresh, "w") as file:
+            for name, array in arrays.items():
+                file.create_dataset(name, data=array)
+            file.create_dataset("status", data=np.array(status))
+            file.attrs["about"] = about
+    fresh.replace(target)
+
+
+def import_simulations(
+    path: str | Path, *, proposal: Proposal | None = None, latent: Latent | None = None
+) -> Simulations:
+    """Read simulations from a .npz, .h5 or .hdf5 file.
+
+    A file written by :func:`export_simulations` says all about itself. One from elsewhere must hold ``theta`` (n, p)
+    and ``x`` (n, ...), and needs the ``proposal`` that names its columns and says in which region to learn.
+
+    >>> import fisherscore as fs, numpy as np, tempfile
+    >>> file = tempfile.mkdtemp() + "/table.npz"
+    >>> np.savez(file, theta=np.linspace(0, 1, 20)[:, None], x=np.ones((20, 3)))
+    >>> len(fs.import_simulations(file, proposal=fs.uniform(a=(0.0, 1.0))))
+    20
+    """
+    arrays, about = _read(_checked(path))
+    missing = [name for name in ("theta", "x") if name not in arrays]
+    if missing:
+        raise ArgumentError(f"path: {path} has no array {missing[0]!r}; it has {sorted(arrays)}.")
+    if about is None:
+        if proposal is None:
+            raise ArgumentError(f"proposal: {path} does not say what its columns are. Pass a proposal.")
+        return from_table(arrays["theta"], arrays["x"], proposal)
+    try:
+        described = json.loads(about)
+        status = np.array([s.decode() for s in arrays["status"].tolist()])
+        if not set(status) <= set(STATUSES):
+            raise ValueError(f"unknown status among {sorted(set(status))}")
+        return Simulations(
+            theta=np.asarray(arrays["theta"], np.float64),
+            latent=np.asarray(arrays["latent"], np.float64),
+            x=np.asarray(arrays["x"], np.float64),
+            status=status,
+            proposal=proposal or rebuilt_proposal(described["proposal"]),
+            latent_model=latent or rebuilt_latent(described["latent"]),
+            provenance=described["provenance"],
+            messages={int(k): v for k, v in described["messages"].items()},
+        )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"path: {path} is damaged or was not written by fisherscore ({error}).") from None
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], str | None]:
+    if not path.is_file():
+        raise ArgumentError(f"path: there is no file {path}.")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about = arrays.pop("about", None)
+            return arrays, None if about is None else str(about)
+        with _h5py().File(path, "r") as file:
+            arrays = {name: file[name][()] for name in file if name in (*_ARRAYS, "status")}
+            return arrays, file.attrs.get("about")
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ArgumentError(f"path: {path} cannot be read as {path.suffix} ({error}).") from None
+
+
+def _checked(path: str | Path) -> Path:
+    target = Path(path)
+    if target.suffix not in _SUFFIXES:
+        raise ArgumentError(f"path: expected a name ending in {', '.join(_SUFFIXES)}, got {target.name!r}.")
+    return target
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise MissingExtraError("HDF5 files need h5py: pip install 'fisherscore[hdf5]'") from None
+    return h5py

@@ -1,0 +1,144 @@
+"""Latent models: what stands between the parameters and the simulator.
+
+One chain θ → z → x covers both cases of the paper. Decomposable: z is a latent variable of the user's own model.
+Indecomposable: z = θ + w with noise w, and the simulator is run at z. A latent model is two functions, both written
+for a single θ: draw z given θ, and the latent score t = ∇θ log p(z | θ). Since
+
+    ∇θ log p(x | θ) = E[t | x, θ],
+
+regressing t on (θ, x) gives the Fisher score.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._support.arguments import as_finite
+from ..errors import ArgumentError
+from .proposal import Proposal
+
+
+class Latent(eqx.Module):
+    """Base of all latent models. Subclass it with ``sample`` and either ``log_prob`` or ``score``.
+
+    >>> import fisherscore as fs, jax, jax.numpy as jnp
+    >>> class Laplace(fs.Latent):
+    ...     def sample(self, key, theta):
+    ...         return theta + jax.random.laplace(key, theta.shape)
+    ...     def log_prob(self, theta, latent):
+    ...         return -jnp.abs(latent - theta).sum()
+    >>> Laplace().score(jnp.zeros(2), jnp.array([0.5, -3.0])).tolist()
+    [1.0, -1.0]
+    """
+
+    @abc.abstractmethod
+    def sample(self, key: Array, theta: Float[Array, " params"]) -> Float[Array, " latents"]:
+        """Draw z given θ."""
+
+    def log_prob(self, theta: Float[Array, " params"], latent: Float[Array, " latents"]) -> Float[Array, ""]:
+        """Give log p(z | θ), up to a term in z alone."""
+        raise NotImplementedError(f"{type(self).__name__} has a score but no log-probability.")
+
+    def score(self, theta: Float[Array, " params"], latent: Float[Array, " latents"]) -> Float[Array, " params"]:
+        """Give ∇θ log p(z | θ); by automatic differentiation unless overridden."""
+        return jax.grad(self.log_prob)(theta, latent)
+
+
+class GaussianLatent(Latent):
+    """z = θ + w with w ~ N(0, covariance): the additive model, and the paper's toy decomposition.
+
+    ``covariance`` is a (p, p) matrix or p variances.
+
+    >>> import fisherscore as fs, jax.numpy as jnp
+    >>> fs.GaussianLatent([[0.4, 0.0], [0.0, 0.4]]).score(jnp.zeros(2), jnp.ones(2)).tolist()
+    [2.5, 2.5]
+    """
+
+    covariance: np.ndarray
+    cholesky: np.ndarray
+    precision: np.ndarray
+
+    def __init__(self, covariance: Any):
+        given = as_finite(covariance, "covariance")
+        matrix = given if given.ndim == 2 else np.diag(np.atleast_1d(given))
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.allclose(matrix, matrix.T):
+            raise ArgumentError(f"covariance: expected a symmetric square matrix, got shape {given.shape}: {given}.")
+        try:
+            cholesky = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            raise ArgumentError(
+                "covariance: expected a positive definite matrix, got one with smallest eigenvalue "
+                f"{np.linalg.eigvalsh(matrix)[0]:.3g}."
+            ) from None
+        self.covariance = matrix
+        self.cholesky = cholesky
+        self.precision = np.linalg.inv(matrix)
+
+    def sample(self, key: Array, theta: Float[Array, " params"]) -> Float[Array, " params"]:
+        """Draw z = θ + w."""
+        return theta + jnp.asarray(self.cholesky, theta.dtype) @ jax.random.normal(key, theta.shape, theta.dtype)
+
+    def log_prob(self, theta: Float[Array, " params"], latent: Float[Array, " params"]) -> Float[Array, ""]:
+        """Give −½ wᵀ Σ⁻¹ w."""
+        return -0.5 * (latent - theta) @ self.score(theta, latent)
+
+    def score(self, theta: Float[Array, " params"], latent: Float[Array, " params"]) -> Float[Array, " params"]:
+        """Give Σ⁻¹ (z − θ)."""
+        return jnp.asarray(self.precision, theta.dtype) @ (latent - theta)
+
+
+class CustomLatent(Latent):
+    """A latent model from plain functions: how to draw, and a log-probability or a score.
+
+    >>> import fisherscore as fs, jax, jax.numpy as jnp
+    >>> latent = fs.CustomLatent(
+    ...     lambda key, theta: theta + jax.random.t(key, 4.0, theta.shape),
+    ...     log_prob=lambda theta, z: -2.5 * jnp.log1p((z - theta) ** 2 / 4.0).sum(),
+    ... )
+    >>> latent.score(jnp.zeros(1), jnp.ones(1)).tolist()
+    [1.0]
+    """
+
+    sample_function: Callable[..., Any]
+    log_prob_function: Callable[..., Any] | None
+    score_function: Callable[..., Any] | None
+
+    def __init__(
+        self,
+        sample: Callable[..., Any],
+        *,
+        log_prob: Callable[..., Any] | None = None,
+        score: Callable[..., Any] | None = None,
+    ):
+        if log_prob is None and score is None:
+            raise ArgumentError("log_prob, score: expected at least one of the two, got neither.")
+        self.sample_function = sample
+        self.log_prob_function = log_prob
+        self.score_function = score
+
+    def sample(self, key: Array, theta: Float[Array, " params"]) -> Array:
+        """Draw z with the user's function."""
+        return self.sample_function(key, theta)
+
+    def log_prob(self, theta: Float[Array, " params"], latent: Array) -> Array:
+        """Give the user's log-probability."""
+        if self.log_prob_function is None:
+            return super().log_prob(theta, latent)
+        return self.log_prob_function(theta, latent)
+
+    def score(self, theta: Float[Array, " params"], latent: Array) -> Array:
+        """Give the user's score, or the gradient of the user's log-probability."""
+        if self.score_function is None:
+            return super().score(theta, latent)
+        return self.score_function(theta, latent)
+
+
+def additive_latent(proposal: Proposal) -> GaussianLatent:
+    """Size additive noise as the paper does: a standard deviation of 1/200 of each parameter's range."""
+    return GaussianLatent(((proposal.high - proposal.low) / 200) ** 2)

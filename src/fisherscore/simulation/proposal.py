@@ -1,0 +1,187 @@
+"""Where to learn: named parameters, a training region, and how to draw from it.
+
+A proposal says at which parameters simulations are run. It is not a prior: the score a fit converges to,
+∇θ log p(x | θ), does not depend on it, and a prior is chosen later, when sampling.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float
+
+from .._support.arguments import as_count, as_seed, as_theta, check_names
+from ..errors import ArgumentError
+
+# An unbounded distribution gets as its training region the range between these quantiles.
+_TAIL = 1e-3
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Independent distributions over named parameters, and the box in which a fit may be trusted.
+
+    Build one with :func:`uniform`, :func:`normal`, or from any scalar NumPyro distributions:
+
+    >>> import fisherscore as fs, numpyro.distributions as dist
+    >>> proposal = fs.Proposal.of({"rate": dist.Gamma(3.0, 1.0), "shift": dist.Uniform(-1.0, 1.0)})
+    >>> proposal.names
+    ('rate', 'shift')
+    """
+
+    names: tuple[str, ...]
+    distributions: tuple[dist.Distribution, ...]
+    low: np.ndarray
+    high: np.ndarray
+    units: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        distributions: Mapping[str, dist.Distribution] | Iterable[tuple[str, dist.Distribution]],
+        *,
+        units: Mapping[str, str] | None = None,
+    ) -> "Proposal":
+        """Make a proposal from scalar NumPyro distributions by name."""
+        pairs = _pairs(distributions, "distributions")
+        for name, law in pairs:
+            if not isinstance(law, dist.Distribution):
+                raise ArgumentError(
+                    f"distributions[{name!r}]: expected a NumPyro distribution, got {law!r}. "
+                    "For a plain range use fisherscore.uniform."
+                )
+            if law.batch_shape or law.event_shape or law.is_discrete:
+                raise ArgumentError(
+                    f"distributions[{name!r}]: expected a scalar continuous distribution, got {type(law).__name__} "
+                    f"with shape {law.batch_shape + law.event_shape}. Give each parameter a distribution of its own."
+                )
+        names = tuple(n for n, _ in pairs)
+        check_names(units or {}, names, "units")
+        limits = np.array([_region(law) for _, law in pairs], dtype=np.float64)
+        limits.setflags(write=False)
+        return cls(
+            names=names,
+            distributions=tuple(law for _, law in pairs),
+            low=limits[:, 0],
+            high=limits[:, 1],
+            units=tuple((units or {}).get(n, "") for n in names),
+        )
+
+    @property
+    def num_parameters(self) -> int:
+        """How many parameters there are."""
+        return len(self.names)
+
+    def draw_one(self, key: Array) -> Float[Array, " params"]:
+        """Draw one θ with a JAX key."""
+        keys = jax.random.split(key, len(self.names))
+        return jnp.stack([d.sample(k) for d, k in zip(self.distributions, keys, strict=True)])
+
+    def sample(self, num: int, *, seed: int = 0) -> np.ndarray:
+        """Draw ``num`` parameter vectors, shape (num, p)."""
+        keys = jax.random.split(jax.random.key(as_seed(seed)), as_count(num, "num"))
+        return np.asarray(jax.vmap(self.draw_one)(keys), dtype=np.float64)
+
+    def log_prob(self, theta: Any) -> Any:
+        """Log-density at θ, broadcast over leading axes."""
+        theta = jnp.asarray(as_theta(theta, self.names))
+        return sum(d.log_prob(theta[..., i]) for i, d in enumerate(self.distributions))
+
+    def inside(self, theta: Any) -> Any:
+        """Say whether θ lies in the training region, broadcast over leading axes."""
+        theta = as_theta(theta, self.names)
+        return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
+
+
+def uniform(
+    ranges: Mapping[str, tuple[float, float]] | Iterable[tuple[str, tuple[float, float]]] | None = None,
+    /,
+    *,
+    units: Mapping[str, str] | None = None,
+    **more: tuple[float, float],
+) -> Proposal:
+    """Learn uniformly over a box: each parameter by name with its (low, high).
+
+    >>> import fisherscore as fs
+    >>> fs.uniform(omega_c=(0.2, 0.4), sigma8=(0.7, 0.9)).names
+    ('omega_c', 'sigma8')
+    >>> fs.uniform({"my parameter": (0, 1)}).high
+    array([1.])
+    """
+    pairs = _pairs(ranges, "ranges", more)
+    return Proposal.of(
+        [(n, dist.Uniform(*_two(n, limits, "(low, high)", ordered=True))) for n, limits in pairs], units=units
+    )
+
+
+def normal(
+    moments: Mapping[str, tuple[float, float]] | Iterable[tuple[str, tuple[float, float]]] | None = None,
+    /,
+    *,
+    units: Mapping[str, str] | None = None,
+    **more: tuple[float, float],
+) -> Proposal:
+    """Learn around a point: each parameter by name with its (mean, standard deviation).
+
+    >>> import fisherscore as fs
+    >>> fs.normal(mass=(1.0, 0.1)).sample(3).shape
+    (3, 1)
+    """
+    pairs = _pairs(moments, "moments", more)
+    laws = []
+    for name, given in pairs:
+        mean, deviation = _two(name, given, "(mean, standard deviation)", ordered=False)
+        if deviation <= 0:
+            raise ArgumentError(f"{name}: expected a standard deviation above 0, got {deviation}.")
+        laws.append((name, dist.Normal(mean, deviation)))
+    return Proposal.of(laws, units=units)
+
+
+def _pairs(given: Any, argument: str, more: Mapping[str, Any] | None = None) -> list[tuple[str, Any]]:
+    """Collect (name, value) pairs and refuse empty, duplicate or unusable names."""
+    try:
+        pairs = [(n, v) for n, v in (given.items() if isinstance(given, Mapping) else given or ())]
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{argument}: expected a mapping from parameter name to value, got {given!r}.") from None
+    pairs += list((more or {}).items())
+    if not pairs:
+        raise ArgumentError(f"{argument}: expected at least one parameter, got none.")
+    names = [n for n, _ in pairs]
+    for name in names:
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise ArgumentError(f"{argument}: expected parameter names that can be printed, got {name!r}.")
+        if names.count(name) > 1:
+            raise ArgumentError(f"{argument}: parameter name {name!r} is given {names.count(name)} times; use it once.")
+    return [(str(n), v) for n, v in pairs]  # NumPy's strings, for one, are not plain
+
+
+def _two(name: str, value: Any, meaning: str, *, ordered: bool) -> tuple[float, float]:
+    try:
+        first, second = (float(v) for v in value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name}: expected two numbers {meaning}, got {value!r}.") from None
+    if not (math.isfinite(first) and math.isfinite(second)):
+        raise ArgumentError(f"{name}: expected two finite numbers {meaning}, got {value!r}.")
+    if ordered and first >= second:
+        raise ArgumentError(f"{name}: expected low < high, got low = {first} and high = {second}.")
+    return first, second
+
+
+def _region(law: dist.Distribution) -> tuple[float, float]:
+    """Return the ends of the training region: the support where it is bounded, else far quantiles."""
+    support: Any = law.support
+    low, high = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
+    try:
+        quantiles = [float(law.icdf(jnp.asarray(q))) for q in (_TAIL, 1 - _TAIL)]
+    except (NotImplementedError, ImportError):  # some quantile functions need packages we do not ask for
+        draws = np.asarray(law.sample(jax.random.key(0), (100_000,)))
+        quantiles = [float(q) for q in np.quantile(draws, [_TAIL, 1 - _TAIL])]
+    # A half-bounded support keeps its quantile at the bound as well: the density there says little.
+    if low is not None and high is not None:
+        return float(low), float(high)
+    return quantiles[0], quantiles[1]

@@ -1,0 +1,146 @@
+"""Every check passes on a good model and fails on one broken in just that way."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fisherscore as fs
+from fisherscore.inference.diagnostics import uniformity
+
+COVARIANCE = np.array([[0.09, 0.045], [0.045, 0.09]])
+TOY = fs.problems.linear_gaussian(covariance=COVARIANCE, latent_covariance=0.4 * COVARIANCE)
+EXACT = TOY.exact_model()
+SIMS = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 10_000, latent=TOY.latent, seed=77)
+ROOT = np.linalg.cholesky(TOY.fisher([0.0, 0.0])).astype(np.float32)
+
+
+def broken(change):
+    return fs.FunctionScore(TOY.proposal, (2,), score=lambda t, x: change(EXACT.score_one(t, x), t, x))
+
+
+BROKEN = {
+    "zero mean": broken(lambda s, t, x: s + 0.3 * ROOT @ jnp.ones(2)),
+    "information": broken(lambda s, t, x: 1.3 * s),
+    "residual": broken(lambda s, t, x: s + 0.7 * ROOT @ jnp.sin(1e3 * jnp.array([x[0] - 2 * x[1], x[1] + 3 * x[0]]))),
+    "symmetry": broken(lambda s, t, x: s + 0.6 * ROOT @ jnp.array([[0.0, 1.0], [-1.0, 0.0]]) @ ROOT.T @ (x - t)),
+}
+
+
+def test_a_good_model_passes_every_identity():
+    diagnosis = fs.diagnose(EXACT, SIMS, num_posteriors=0)
+    assert diagnosis.passed and [c.verdict for c in diagnosis.checks] == ["pass"] * 4
+    assert "All 4 checks passed" in diagnosis.table()
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_model_broken_in_one_way_fails_that_identity(name):
+    diagnosis = fs.diagnose(BROKEN[name], SIMS, num_posteriors=0)
+    assert diagnosis[name].verdict == "FAIL" and not diagnosis.passed
+    assert diagnosis[name].value > 3 * diagnosis[name].standard_error
+    assert "Do not trust this model" in diagnosis.table()
+
+
+def test_breaks_that_an_identity_cannot_see_leave_it_alone():
+    assert fs.diagnose(BROKEN["zero mean"], SIMS, num_posteriors=0)["symmetry"].verdict == "pass"
+    assert fs.diagnose(BROKEN["information"], SIMS, num_posteriors=0)["zero mean"].verdict == "pass"
+    assert fs.diagnose(BROKEN["symmetry"], SIMS, num_posteriors=0)["zero mean"].verdict == "pass"
+
+
+def test_noise_added_by_simulate_is_accounted_for():
+    """The exact score passes on noisy parameters too, even where the noise is a third of a sigma."""
+    wide = fs.problems.linear_gaussian(
+        covariance=COVARIANCE,
+        latent_covariance=0.4 * COVARIANCE,
+        proposal=fs.uniform(theta1=(-10.0, 10.0), theta2=(-10.0, 10.0)),
+    )
+    sims = fs.simulate(wide.simulator, wide.proposal, 40_000, seed=5)
+    diagnosis = fs.diagnose(wide.exact_model(), sims, num_posteriors=0)
+    assert [c.verdict for c in diagnosis.checks] == ["pass"] * 4
+    scaled = fs.FunctionScore(wide.proposal, (2,), score=lambda t, x: 1.3 * wide.exact_model().score_one(t, x))
+    assert fs.diagnose(scaled, sims, num_posteriors=0)["residual"].verdict == "FAIL"
+
+
+def test_a_mean_that_is_zero_on_average_but_not_at_every_parameter():
+    tilted = broken(lambda s, t, x: s + 0.3 * ROOT @ jnp.array([t[0] / 1.7, 0.0]))
+    assert fs.diagnose(tilted, SIMS, num_posteriors=0)["zero mean"].verdict == "FAIL"
+
+
+def test_a_network_that_learned_its_training_data_by_heart():
+    few = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 60, latent=TOY.latent, seed=3)
+    training = fs.Training(num_epochs=3000, batch_size=None, held_out=0.0, patience=None, decay="none")
+    overfitted = fs.fit(few, recipe=fs.PaperRecipe(training=training))
+    diagnosis = fs.diagnose(overfitted, SIMS, num_posteriors=0)
+    assert diagnosis["residual"].verdict == "FAIL"
+
+
+def test_too_few_simulations_are_called_unclear_not_passed():
+    few = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 150, latent=TOY.latent)
+    diagnosis = fs.diagnose(EXACT, few, num_posteriors=0)
+    assert diagnosis["information"].verdict == "unclear" and diagnosis.passed
+    assert "cannot be told" in diagnosis.table()
+
+
+def test_identities_raise_few_false_alarms():
+    for seed in range(8):
+        sims = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 3000, latent=TOY.latent, seed=seed)
+        assert fs.diagnose(EXACT, sims, num_posteriors=0).passed
+
+
+@pytest.mark.slow
+def test_calibration_and_coverage_pass_for_a_good_model_and_fail_for_one_scaled_by_a_third():
+    good = fs.diagnose(EXACT, SIMS, num_posteriors=600, seed=1)
+    assert good["calibration"].verdict == good["coverage"].verdict == "pass"
+    assert good.ranks.shape == (600, 2) and good.coverage.shape == (600,)
+    scaled = fs.FunctionScore(TOY.proposal, (2,), log_likelihood=lambda t, x: 1.3 * EXACT.log_likelihood_one(t, x))
+    bad = fs.diagnose(scaled, SIMS, num_posteriors=600, seed=1)
+    assert bad["calibration"].verdict == bad["coverage"].verdict == "FAIL"
+    assert bad["calibration"].value > 0.05  # normal scores of the truth spread too widely: posteriors too narrow
+
+
+def test_uniformity_has_the_stated_level_and_power():
+    rng = np.random.default_rng(0)
+    p_values = [uniformity(rng.uniform(size=300)) for _ in range(300)]
+    assert np.mean(np.array(p_values) < 0.05) < 0.09
+    assert uniformity(rng.beta(0.8, 0.8, size=300)) < 0.05
+    assert uniformity(rng.beta(1.4, 1.0, size=300)) < 0.005
+
+
+def test_a_strange_observation_is_flagged():
+    trained_on = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 2000, latent=TOY.latent, seed=3)
+    model = fs.fit(trained_on, recipe=fs.NetworkRecipe(num_steps=100))
+    with pytest.raises(fs.ArgumentError, match="test_sims: the model was trained on"):
+        fs.diagnose(model, trained_on)
+    assert fs.diagnose(model, SIMS, x_obs=[0.5, 0.5], num_posteriors=0)["observation"].verdict == "pass"
+    strange = fs.diagnose(model, SIMS, x_obs=[7.0, -7.0], num_posteriors=0)
+    assert strange["observation"].verdict == "FAIL" and "unlike anything simulated" in strange.table()
+
+
+def test_pictures():
+    diagnosis = fs.diagnose(EXACT, SIMS, num_posteriors=50)
+    assert len(fs.plot.identities(diagnosis).get_yticklabels()) == 4
+    assert fs.plot.coverage(diagnosis).get_ylabel() == "fraction of simulations"
+    with pytest.raises(fs.ArgumentError, match="holds no posteriors"):
+        fs.plot.coverage(fs.diagnose(EXACT, SIMS, num_posteriors=0))
+    with pytest.raises(KeyError):
+        diagnosis["nonsense"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: fs.diagnose(
+                fs.FunctionScore(TOY.proposal, (2,), score=lambda t, x: (x.sum() - t.sum()) * jnp.ones(2)), SIMS
+            ),
+            "model: it leaves the combination .* unconstrained",
+        ),
+        (lambda: fs.diagnose(EXACT, [1, 2]), "model, test_sims: expected"),
+        (lambda: fs.diagnose(fs.problems.poisson_counts().exact_model(), SIMS), "test_sims: expected parameters"),
+        (lambda: fs.diagnose(EXACT, fs.simulate(TOY.simulator, TOY.proposal, 50)), "at least 100 simulations"),
+        (lambda: fs.diagnose(EXACT, SIMS, num_posteriors=-1), "num_posteriors: expected"),
+        (lambda: fs.diagnose(EXACT, SIMS, x_obs=[1.0], num_posteriors=0), "x_obs: expected shape"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises(fs.ArgumentError, match=message):
+        call()

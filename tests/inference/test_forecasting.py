@@ -1,0 +1,172 @@
+"""Forecasts against exact Fisher matrices, with scores broken on purpose as controls."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fisherscore as fs
+
+TOY, COUNTS = fs.problems.linear_gaussian(), fs.problems.poisson_counts()
+AT = {"linear-gaussian": [0.5, -1.0], "poisson-counts": [1.2, 0.3]}
+
+
+@pytest.fixture(params=[TOY, COUNTS], ids=lambda p: p.name)
+def problem(request):
+    return request.param
+
+
+def excess(forecast, truth):
+    """Largest claim of the bound beyond the truth over all directions, in standard errors."""
+    half = np.linalg.inv(np.linalg.cholesky(truth))
+    claim = half @ (forecast.fisher_bound - truth) @ half.T
+    draws = half @ (forecast.bound.draws - truth) @ half.T
+    values, vectors = np.linalg.eigh(claim)
+    top = vectors[:, -1]
+    return values[-1] / np.std(np.einsum("i,nij,j->n", top, draws, top))
+
+
+def test_three_estimates_agree_with_the_exact_matrix(problem):
+    theta = AT[problem.name]
+    truth = problem.fisher(theta)
+    forecast = fs.forecast(problem.exact_model(), theta, problem.simulator, num_simulations=40_000, seed=1)
+    for estimate in (forecast.plug_in, forecast.slope, forecast.bound):
+        np.testing.assert_array_less(np.abs(estimate.matrix - truth), 4 * estimate.error + 0.004 * np.abs(truth))
+    exact_sigma = np.sqrt(np.diag(np.linalg.inv(truth)))
+    np.testing.assert_allclose(forecast.sigma, exact_sigma, atol=float(4 * forecast.sigma_error.max()))
+
+
+def noisy_model(problem, size):
+    """A score with noise: a wild function of x, which no average over x can see but every square does."""
+    exact = problem.exact_model()
+    root = np.linalg.cholesky(problem.fisher(AT[problem.name])).astype(np.float32)
+
+    def score(theta, x):
+        return exact.score_one(theta, x) + size * root @ jnp.sin(
+            1e3 * jnp.stack([x[0] - 2.1 * x[1], x[1] + 1.7 * x[0]])
+        )
+
+    return fs.FunctionScore(problem.proposal, problem.x_shape, score=score)
+
+
+def test_a_noisy_score_makes_the_plug_in_overclaim_but_not_the_bound(problem):
+    theta = AT[problem.name]
+    truth = problem.fisher(theta)
+    with pytest.warns(fs.FisherScoreWarning, match="disagree"):
+        forecast = fs.forecast(noisy_model(problem, 1.0), theta, problem.simulator, num_simulations=20_000)
+    assert (np.linalg.eigvalsh(np.linalg.solve(truth, forecast.fisher)) > 1.3).all()
+    assert excess(forecast, truth) < 3
+    assert (forecast.sigma_bound > np.sqrt(np.diag(np.linalg.inv(truth)))).all()
+
+
+def test_bootstrap_errors_are_the_scatter_between_seeds():
+    forecasts = [
+        fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.simulator, num_simulations=2000, seed=s) for s in range(30)
+    ]
+    for name in ("plug_in", "bound"):
+        scatter = np.std([getattr(f, name).matrix for f in forecasts], axis=0, ddof=1)
+        stated = np.mean([getattr(f, name).error for f in forecasts], axis=0)
+        np.testing.assert_allclose(stated, scatter, rtol=0.45)  # 30 seeds know the scatter to 13 %
+        mean = np.mean([getattr(f, name).matrix for f in forecasts], axis=0)
+        assert (np.abs(mean - TOY.fisher([0.0, 0.0])) < 4 * scatter / np.sqrt(30)).all()
+
+
+def test_slope_is_linear_in_the_score_where_the_plug_in_is_not():
+    scaled = fs.FunctionScore(TOY.proposal, (2,), score=lambda t, x: 1.2 * TOY.exact_model().score_one(t, x))
+    with pytest.warns(fs.FisherScoreWarning, match="disagree"):
+        forecast = fs.forecast(scaled, [0.0, 0.0], TOY.simulator, num_simulations=40_000)
+    truth = TOY.fisher([0.0, 0.0])
+    np.testing.assert_allclose(forecast.fisher_slope, 1.2 * truth, rtol=0.01)
+    np.testing.assert_allclose(np.trace(forecast.fisher), 1.44 * np.trace(truth), rtol=0.1)
+    np.testing.assert_allclose(np.trace(forecast.fisher_bound), np.trace(truth), rtol=0.1)
+
+
+def test_many_points_names_and_table():
+    points = [[-1.0, 0.0], [0.0, 1.0]]
+    forecasts = fs.forecast(TOY.exact_model(), points, TOY.simulator, num_simulations=2000)
+    assert len(forecasts) == 2 and forecasts[1].theta.tolist() == points[1]
+    forecast = forecasts[0]
+    text = forecast.table()
+    for word in ("theta1", "σ plug-in", "σ bound", "±", "figure of merit"):
+        assert word in text
+    assert str(forecast) == text
+    less = forecast.marginalize("theta2")
+    assert less.names == ("theta1",) and less.theta.tolist() == [-1.0]
+    np.testing.assert_allclose(less.sigma[0], forecast.sigma[0])
+    np.testing.assert_allclose(forecast.fix("theta2").sigma[0], forecast.conditional_sigma[0])
+    both = forecast.add(forecast)
+    np.testing.assert_allclose(both.fisher, 2 * forecast.fisher)
+    np.testing.assert_allclose(both.fisher_bound, 2 * forecast.fisher_bound)
+    with pytest.raises(fs.ArgumentError, match="different parameters do not add"):
+        forecast.add(forecasts[1])
+    assert forecast.covariance_error.shape == (2, 2)
+    assert forecast.add({"theta1": 0.01}).sigma[0] < 0.01
+    np.testing.assert_allclose(forecast.times(4).sigma, forecast.sigma / 2)
+    assert forecast.correlation[0, 1] == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_plain_python_simulator_that_jumps():
+    """Counts jump with θ at fixed random numbers, so paired differences are noisy; the slope must still be right."""
+
+    def counts(theta, rng):
+        return [rng.poisson(abs(theta[0]))]
+
+    model = fs.FunctionScore(fs.uniform(rate=(5.0, 30.0)), (1,), score=lambda t, x: x / t - 1)
+    forecast = fs.forecast(model, [16.0], fs.from_python(counts), num_simulations=9000)
+    for estimate in (forecast.plug_in, forecast.slope, forecast.bound):
+        assert abs(estimate.matrix[0, 0] - 1 / 16) < 4 * estimate.error[0, 0]
+        assert estimate.error[0, 0] < 0.1 / 16
+
+
+def test_a_degenerate_pair_is_flagged_never_a_silent_contour():
+    model = fs.FunctionScore(
+        fs.uniform(a=(-3, 3), b=(-3, 3)), (1,), score=lambda t, x: (x[0] - t.sum()) * jnp.ones(2, jnp.float32)
+    )
+    simulator = fs.from_python(lambda t, rng: [t.sum() + rng.normal()])
+    with pytest.warns(fs.FisherScoreWarning, match="singular.*do not constrain"):
+        forecast = fs.forecast(model, [0.0, 0.0], simulator, num_simulations=1000)
+    assert "singular" in forecast.table()
+    with pytest.raises(fs.ArgumentError, match="do not constrain the combination"):
+        forecast.sigma  # noqa: B018
+    assert forecast.fix("b").sigma[0] == pytest.approx(1.0, abs=0.2)
+
+
+def test_equal_seeds_do_not_share_noise():
+    """A model must not be judged on the noise it was trained on, though every seed is 0 unless told otherwise."""
+    simulator = fs.from_python(lambda t, rng: t + rng.normal(size=1))
+    sims = fs.simulate(simulator, fs.uniform(a=(-1.0, 1.0)), 500)
+    noise = (sims.x - sims.latent)[:, 0]
+    mock = simulator.draw(np.zeros((500, 1)))[:, 0]
+    assert abs(np.corrcoef(noise, mock)[0, 1]) < 0.2
+    from fisherscore.simulation.execution.run import forecast_stream
+
+    fresh = simulator.draw_stream(np.zeros((500, 1)), forecast_stream(0))[:, 0]
+    assert abs(np.corrcoef(noise, fresh)[0, 1]) < 0.2 and abs(np.corrcoef(mock, fresh)[0, 1]) < 0.2
+
+
+def test_no_warning_for_a_good_model():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(5):
+            fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.simulator, num_simulations=3000, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fs.forecast(TOY.exact_model(), [9.0, 0.0], TOY.simulator), "theta0: .*outside the training region"),
+        (lambda: fs.forecast(TOY.exact_model(), [3.0, 0.0], TOY.simulator), "theta0: 'theta1' lies on the edge"),
+        (lambda: fs.forecast(TOY.exact_model(), [0.0], TOY.simulator), "theta0: expected shape"),
+        (lambda: fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.draw_one), "simulator: expected a simulator"),
+        (
+            lambda: fs.forecast(fs.combine(TOY.exact_model(), TOY.exact_model()), [0.0, 0.0], TOY.simulator),
+            "forecast each probe",
+        ),
+        (lambda: fs.forecast("model", [0.0, 0.0], TOY.simulator), "model: expected a score model"),
+        (lambda: fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.simulator, num_simulations=10), "num_simulations"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises(fs.ArgumentError, match=message):
+        call()

@@ -1,0 +1,69 @@
+"""Contracts that hold for every network architecture."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fisherscore.potentials.networks import ARCHITECTURES, ConservativeNetwork, architecture_name, build_network
+
+SETTINGS = {
+    "vector_field": {"hidden": (7, 9)},
+    "exponential_family": {"hidden": (8,), "num_features": 3},
+    "mixture_density": {"hidden": (8, 8), "num_components": 2},
+    "gaussian_baseline": {"degree": 2},
+    "location_scale_baseline": {"degree": 2, "mixing_degree": 1, "num_components": 2},
+    "polynomial_family": {"degree": 3},
+}
+_FAMILY = {"architecture": "exponential_family", "settings": SETTINGS["exponential_family"]}
+SETTINGS["mapped"] = {"num_knots": 5, "inner": _FAMILY}
+SETTINGS["stack"] = {"members": [_FAMILY, {"architecture": "mapped", "settings": SETTINGS["mapped"]}]}
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def network(request):
+    return build_network(request.param, 2, 6, SETTINGS[request.param], key=jax.random.key(0))
+
+
+THETA = jax.random.normal(jax.random.key(1), (5, 2))
+X = jax.random.normal(jax.random.key(2), (5, 2, 3))
+
+
+def test_batched_equals_looped_and_jit_equals_eager(network):
+    looped = jnp.stack([network(t, x) for t, x in zip(THETA, X, strict=True)])
+    assert looped.shape == (5, 2)
+    np.testing.assert_allclose(jax.vmap(network)(THETA, X), looped, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.vmap(network))(THETA, X), looped, rtol=1e-4, atol=1e-6)
+
+
+def test_settings_rebuild_the_same_shape(network):
+    again = build_network(architecture_name(network), 2, 6, network.settings, key=jax.random.key(0))
+    assert jax.tree.structure(again) == jax.tree.structure(network)
+    for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(network), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_conservative_network_is_curl_free_and_a_vector_field_is_not(network):
+    jacobian = jax.vmap(jax.jacfwd(network))(THETA, X)
+    asymmetry = jnp.abs(jacobian - jacobian.mT).max()
+    if isinstance(network, ConservativeNetwork):
+        assert asymmetry < 1e-5
+        np.testing.assert_allclose(network(THETA[0], X[0]), jax.grad(network.potential)(THETA[0], X[0]))
+    else:
+        assert asymmetry > 1e-3
+
+
+def test_a_vector_field_cannot_be_part_of_a_stack():
+    field = {"architecture": "vector_field", "settings": SETTINGS["vector_field"]}
+    with pytest.raises(ValueError, match="no potential"):
+        build_network("stack", 2, 6, {"members": [field]}, key=jax.random.key(0))
+
+
+def test_exponential_family_is_exact_for_a_gaussian_with_fixed_covariance():
+    """With η linear in θ and no features, the score is linear in x with slope ∂η/∂θ."""
+    network = build_network("exponential_family", 2, 3, SETTINGS["exponential_family"], key=jax.random.key(0))
+    dead = jax.tree.map(jnp.zeros_like, network.features)
+    object.__setattr__(network, "features", dead)
+    slope = jax.jacfwd(network.natural)(THETA[0])[:3]
+    x = jnp.array([1.0, -2.0, 0.5])
+    np.testing.assert_allclose(network(THETA[0], 2 * x) - network(THETA[0], x), slope.T @ x, rtol=1e-4, atol=1e-6)
