@@ -105,7 +105,7 @@ try:
 except MemoryError:
     print("MemoryError")
     sys.exit(3)
-print(f"{used('VmHWM') - before} {sims.num_bytes} {model.record['num_epochs']}")
+print(f"{used('VmHWM') - before} {sims.num_bytes} {model.provenance['num_epochs']}")
 """
 
 

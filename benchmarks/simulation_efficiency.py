@@ -56,13 +56,13 @@ def fitted_score(method: str, sims: Any, seed: int, test: tuple[np.ndarray, np.n
         "auto": fs.AutoRecipe(),
         "density": fs.AutoRecipe(closed_forms=()),
         "paper": fs.PaperRecipe(),
-        **{form: fs.BaselineRecipe(form) for form in CLOSED_FORMS},
+        **{form: fs.ClosedFormRecipe(form) for form in CLOSED_FORMS},
     }
     try:
         model = fs.fit(sims, recipe=recipes[method], seed=seed, progress=False)
     except fs.TrainingError:  # it knows that it would do no better than zero
         return np.zeros_like(test[0]), None
-    own = model.record.get("estimated_error") if method == "auto" else None
+    own = model.estimated_error if method == "auto" else None
     return np.asarray(model.score(*test), np.float64), own
 
 
@@ -238,7 +238,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.problems, options.num_simulations, options.seeds = ["poisson_counts", "student_t"], [200, 1_000], 1
-        options.methods = ["auto", "gaussian", "moments"]
+        options.methods = ["auto", "gaussian", "quasi_score"]
     options.out.mkdir(parents=True, exist_ok=True)
     rows = json.loads(_path(options.out).read_text())["rows"] if _path(options.out).exists() else []
     for name in options.problems:

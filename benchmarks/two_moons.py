@@ -34,7 +34,7 @@ def main() -> None:
     rows = []
     for method, recipe, num in (
         ("auto", fs.AutoRecipe(), options.num_observations),
-        ("location_scale", fs.BaselineRecipe("location_scale"), 2),
+        ("location_scale", fs.ClosedFormRecipe("location_scale"), 2),
     ):
         started = time.perf_counter()
         model = fs.fit(sims, recipe=recipe, progress=False)

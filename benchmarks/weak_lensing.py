@@ -128,7 +128,7 @@ def fits(problem: Problem, options: argparse.Namespace) -> Iterator[tuple[str, A
     else:
         papers = [fs.load(path) for path in options.paper_model]
     for model in papers:
-        yield f"paper, {model.record['num_simulations']:,} simulations, seed {model.record['seed']}", model
+        yield f"paper, {model.provenance['num_simulations']:,} simulations, seed {model.provenance['seed']}", model
 
 
 def store(row: dict[str, Any], path: Path) -> None:

@@ -90,7 +90,7 @@ theta, x = theta[good], x[good]
 sims = fs.from_table(theta[:2_000], x[:2_000], proposal)
 fresh = fs.from_table(theta[2_000:], x[2_000:], proposal)
 model = fs.fit(sims)
-print(f"estimated error {model.record['estimated_error']:.4f}")
+print(f"estimated error {model.estimated_error:.4f}")
 
 
 # %% [markdown]

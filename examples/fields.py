@@ -101,7 +101,7 @@ for summary in (one_spectrum, two_spectra):
     simulator = fs.from_jax(summary)
     model = fs.fit(fs.simulate(simulator, proposal, 4_000), recipe=fs.AutoRecipe(density=None))
     forecasts.append(fs.forecast(model, theta0, simulator))
-    print(summary.__name__, f"estimated error {model.record['estimated_error']:.3f}")
+    print(summary.__name__, f"estimated error {model.estimated_error:.3f}")
     print(forecasts[-1])
     print("bound over σ of the whole field", (forecasts[-1].sigma_bound / exact.sigma).round(2))
 

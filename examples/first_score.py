@@ -83,19 +83,19 @@ print(f"score error {error.mean:.4f} ± {error.standard_error:.4f}")
 
 
 # %%
-print(f"estimated error {model.record['estimated_error']:.4f}")
-print({name: round(weight, 2) for name, weight in model.record["weights"].items()})
+print(f"estimated error {model.estimated_error:.4f}")
+print({name: round(weight, 2) for name, weight in model.weights.items()})
 
 
 # %% [markdown]
 # ```text
 # estimated error 0.0060
-# {'gaussian': 0.99, 'location_scale': 0.0, 'moments': 0.0, 'mapped': 0.0}
+# {'gaussian': 0.99, 'location_scale': 0.0, 'quasi_score': 0.0, 'mapped': 0.0}
 # ```
 #
 # The second line says what the score is made of. The default fits four closed forms and an ensemble of networks, and
 # weighs them by their loss on simulations left out. Here the data are Gaussian, and the Gaussian form took all the
-# weight. `model.record` also holds the seed, the versions, the number of simulations and of failures, a hash of the
+# weight. `model.provenance` also holds the seed, the versions, the number of simulations and of failures, a hash of the
 # data, and the loss of every epoch of the networks that were tried. All of it is saved with the model.
 #
 # ## A picture

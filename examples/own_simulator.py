@@ -107,7 +107,7 @@ print(f"{len(sims)} simulations of {sims.x.shape[1]} data, {sims.failure_rate:.1
 # %%
 model = fs.fit(sims)
 model.save("detector_model")
-print(f"estimated error {model.record['estimated_error']:.3f}")
+print(f"estimated error {model.estimated_error:.3f}")
 
 
 # %% [markdown]

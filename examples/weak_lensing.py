@@ -39,15 +39,15 @@ print(problem.x_shape, problem.proposal.names, problem.proposal.low, problem.pro
 # %%
 sims = fs.simulate(problem.simulator, problem.proposal, 2_000)
 model = fs.fit(sims)
-print({name: round(weight, 2) for name, weight in model.record["weights"].items()})
-print(f"estimated error {model.record['estimated_error']:.3f}")
+print({name: round(weight, 2) for name, weight in model.weights.items()})
+print(f"estimated error {model.estimated_error:.3f}")
 error = fs.accuracy.score_error(model, problem, num_pairs=4_000)
 print(f"score error {error.mean:.3f}")
 
 
 # %% [markdown]
 # ```text
-# {'gaussian': 0.45, 'location_scale': 0.0, 'moments': 0.53, 'mapped': 0.0}
+# {'gaussian': 0.45, 'location_scale': 0.0, 'quasi_score': 0.53, 'mapped': 0.0}
 # estimated error 0.045
 # score error 0.013
 # ```

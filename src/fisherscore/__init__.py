@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .errors import SimulationError as SimulationError
     from .errors import TrainingError as TrainingError
     from .fitting.recipes import AutoRecipe as AutoRecipe
-    from .fitting.recipes import BaselineRecipe as BaselineRecipe
+    from .fitting.recipes import ClosedFormRecipe as ClosedFormRecipe
     from .fitting.recipes import NetworkRecipe as NetworkRecipe
     from .fitting.recipes import PaperRecipe as PaperRecipe
     from .fitting.recipes import Recipe as Recipe
@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .inference.posterior import Posterior as Posterior
     from .score.combined import CombinedScore as CombinedScore
     from .score.combined import combine as combine
-    from .score.fitted import NetworkScore as NetworkScore
+    from .score.fitted import FittedScore as FittedScore
     from .score.fitted import load as load
     from .score.model import FunctionScore as FunctionScore
     from .score.model import ScoreModel as ScoreModel
@@ -90,11 +90,11 @@ _HOMES = {
     "inference.fisher_matrix": ("FisherMatrix",),
     "inference.forecasting": ("Forecast", "forecast"),
     "simulation.latent": ("CustomLatent", "GaussianLatent", "Latent"),
-    "score.fitted": ("NetworkScore", "load"),
+    "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),
-    "fitting.recipes": ("AutoRecipe", "BaselineRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
+    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
     "inference.nuts": ("sample",),
     "score.model": ("FunctionScore", "ScoreModel"),
     "simulation.simulations": ("Simulations", "from_table"),

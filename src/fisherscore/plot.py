@@ -98,18 +98,18 @@ def score_field(
     return ax
 
 
-def loss_curve(record: Any, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw the loss of every epoch from a model's record, with the held-out loss where there is one."""
-    if "loss" not in record:
-        raise ArgumentError("record: this model was fitted in closed form and has no loss curve.")
+def loss_curve(provenance: Any, *, ax: "Axes | None" = None) -> "Axes":
+    """Draw the loss of every epoch from a model's provenance, with the held-out loss where there is one."""
+    if "loss" not in provenance:
+        raise ArgumentError("provenance: this model was fitted in closed form and has no loss curve.")
     ax = axes_of(ax, (6.5, 4.0))
-    loss = np.asarray(record["loss"], float)
-    held_out = np.asarray(record["held_out_loss"], float)
+    loss = np.asarray(provenance["loss"], float)
+    held_out = np.asarray(provenance["held_out_loss"], float)
     epochs = np.arange(1, len(loss) + 1)
     ax.plot(epochs, loss, color=LEARNED, label="training loss", lw=1.2)
     if np.isfinite(held_out).any():
         ax.plot(epochs, held_out, color=EXACT, label="held-out loss", lw=1.2)
-        ax.axvline(record["best_epoch"], color=NEUTRAL, ls=":", label="kept epoch")
+        ax.axvline(provenance["best_epoch"], color=NEUTRAL, ls=":", label="kept epoch")
     ax.set(xlabel="epoch", ylabel="loss (mean square, standardised)", xscale="log")
     ax.legend(frameon=False)
     return ax

@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from fisherscore.analysis.configuration import PRIORS, TEMPLATE, read_configuration, write_template
-from fisherscore.analysis.document import Document
 
 import fisherscore as fs
+from fisherscore.analysis.configuration import PRIORS, TEMPLATE, read_configuration, write_template
+from fisherscore.analysis.document import Document
 
 GOOD = """
 title = "A test"

@@ -3,10 +3,10 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fisherscore.analysis.page import Page
 from typer.testing import CliRunner
 
 import fisherscore as fs
+from fisherscore.analysis.page import Page
 from fisherscore.cli import app
 from fisherscore.problems import Problem
 from fisherscore.problems.weak_lensing import _gaussian

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
-from fisherscore.fitting.trainers import Density
+from fisherscore.fitting.trainers import DensityTrainer
 
 # Together they take minutes; the docstrings of the recipes are the quick look.
 pytestmark = pytest.mark.slow
@@ -24,23 +24,28 @@ def test_auto_is_accurate_and_knows_its_error(name, bound):
     model = fitted(problem, 2_000)
     error = fs.accuracy.score_error(model, problem, num_pairs=4_000).mean
     assert error < bound
-    assert 0.4 < model.record["estimated_error"] / error < 2.5
-    assert model.has_density and set(model.record["weights"]) == {"gaussian", "location_scale", "moments", "mapped"}
+    assert 0.4 < model.estimated_error / error < 2.5
+    assert model.has_density and set(model.weights) == {
+        "gaussian",
+        "location_scale",
+        "quasi_score",
+        "mapped",
+    }
 
 
 def test_networks_join_where_closed_forms_fail_and_only_there():
     problem = fs.problems.two_signs()
     forms = ("location_scale",)
-    density = Density(num_members=2, num_steps=2_000)
+    density = DensityTrainer(num_members=2, num_steps=2_000)
     recipe = fs.AutoRecipe(closed_forms=forms, density=density)
-    alone = fs.accuracy.score_error(fitted(problem, 3_000, recipe=fs.BaselineRecipe(*forms)), problem).mean
+    alone = fs.accuracy.score_error(fitted(problem, 3_000, recipe=fs.ClosedFormRecipe(*forms)), problem).mean
     model = fitted(problem, 3_000, recipe=recipe)
-    assert model.record["network_used"] and "network 2" in model.record["weights"]
+    assert model.provenance["network_used"] and "network 2" in model.weights
     error = fs.accuracy.score_error(model, problem).mean
     assert error < 0.75 * alone
-    assert 0.4 < model.record["estimated_error"] / error < 2.5
+    assert 0.4 < model.estimated_error / error < 2.5
     exact = fitted(fs.problems.linear_gaussian(), 1_000, recipe=recipe)
-    assert not exact.record["network_used"] and set(exact.record["weights"]) == {"location_scale"}
+    assert not exact.provenance["network_used"] and set(exact.weights) == {"location_scale"}
 
 
 def test_large_data_get_a_network_of_their_own():
@@ -52,7 +57,7 @@ def test_large_data_get_a_network_of_their_own():
     sims = fs.simulate(fs.from_jax(noise), fs.uniform(log_width=(-0.5, 0.5)), 2_000)
     recipe = fs.AutoRecipe(closed_forms=("gaussian",), network=fs.NetworkRecipe(num_steps=1_000))
     model = fs.fit(sims, recipe=recipe)
-    assert model.record["network_used"]
+    assert model.provenance["network_used"]
     x = fs.from_jax(noise).draw(np.zeros((2_000, 1)), seed=5)
     exact = (x**2).sum(axis=1) - 40
     assert np.corrcoef(np.asarray(model.score([0.0], x))[:, 0], exact)[0, 1] > 0.7
@@ -60,7 +65,7 @@ def test_large_data_get_a_network_of_their_own():
 
 def test_a_saved_stack_gives_the_same_scores(tmp_path):
     problem = fs.problems.poisson_counts()
-    model = fitted(problem, 400, recipe=fs.AutoRecipe(closed_forms=("gaussian", "moments"), density=None))
+    model = fitted(problem, 400, recipe=fs.AutoRecipe(closed_forms=("gaussian", "quasi_score"), density=None))
     model.save(tmp_path / "m")
     x = problem.simulator.draw([1.0, 0.0])
     np.testing.assert_array_equal(fs.load(tmp_path / "m").score([1.0, 0.0], x), model.score([1.0, 0.0], x))
@@ -80,7 +85,7 @@ def designs(problem, num):
 
 def test_existing_simulations_of_any_design_give_the_same_score():
     problem = fs.problems.poisson_counts()
-    recipe = fs.AutoRecipe(closed_forms=("location_scale", "moments"), density=None)
+    recipe = fs.AutoRecipe(closed_forms=("location_scale", "quasi_score"), density=None)
     uniform = fs.accuracy.score_error(fitted(problem, 2_000, recipe=recipe), problem).mean
     for theta in designs(problem, 2_000).values():
         x = problem.simulator.draw(theta, seed=6)

@@ -47,6 +47,6 @@ def test_the_default_says_that_it_saw_a_part(folder):
     recipe = fs.AutoRecipe(closed_forms=("gaussian",), density=None, network=None)
     with pytest.warns(fs.FisherScoreWarning, match="do not fit in memory"):
         model = fs.fit(sims, recipe=recipe, memory=0.9 * sims.num_bytes / 2**30)
-    assert model.record["num_simulations"] < NUM / 10
+    assert model.provenance["num_simulations"] < NUM / 10
     with pytest.raises(fs.ArgumentError, match=r"memory: .* hold fewer than"):
         fs.fit(sims, memory=1e-6)

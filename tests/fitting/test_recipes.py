@@ -35,7 +35,7 @@ def test_the_papers_recipe_has_the_papers_settings():
 
 def test_decomposable_paper_recipe_learns_the_exact_score():
     model = fs.fit(toy_sims(30_000), recipe="paper")
-    assert model.record["recipe"] == "PaperRecipe" and model.record["settings"]["hidden"] == (64, 64)
+    assert model.provenance["recipe"] == "PaperRecipe" and model.provenance["settings"]["hidden"] == (64, 64)
     error = fs.accuracy.score_error(model, TOY)
     assert error.mean < 0.01
     wrong = fs.FunctionScore(TOY.proposal, (2,), score=lambda t, x: x - t)  # forgets the covariance
@@ -161,7 +161,7 @@ def test_fit_resumes_from_a_checkpoint(tmp_path):
     arrays = load_file(tmp_path / "c" / "state.safetensors")
     save_file(arrays | {"losses": arrays["losses"] + 1.0}, tmp_path / "c" / "state.safetensors")
     again = fs.fit(sims, recipe=recipe, checkpoint=tmp_path / "c")
-    np.testing.assert_array_equal(again.record["loss"], first.record["loss"] + 1.0)
+    np.testing.assert_array_equal(again.provenance["loss"], first.provenance["loss"] + 1.0)
     np.testing.assert_array_equal(first.score([0.0, 0.0], sims.x), again.score([0.0, 0.0], sims.x))
 
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fisherscore.fitting.trainers import Density
+from fisherscore.fitting.trainers import DensityTrainer
 from fisherscore.potentials.networks import build_network
 
 
@@ -27,7 +27,7 @@ def draws(num, seed):
 
 def test_its_score_is_that_of_a_known_density():
     u, x = draws(10_000, 0)
-    network, scale, history = Density(num_steps=2_000).fit((u, x), key=jax.random.key(0), progress=False)
+    network, scale, history = DensityTrainer(num_steps=2_000).fit((u, x), key=jax.random.key(0), progress=False)
     u, x = draws(1_000, 1)
     exact = np.asarray(jax.vmap(jax.grad(log_density))(u, x))
     learned = scale * np.asarray(jax.jit(jax.vmap(network.__call__))(u.astype(np.float32), x.astype(np.float32)))

@@ -29,7 +29,7 @@ def exact_normal(mean, covariance, num=4000, seed=9):
 @pytest.fixture(scope="module")
 def learned():
     sims = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 10_000, latent=TOY.latent, seed=1)
-    return fs.fit(sims, recipe=fs.BaselineRecipe())
+    return fs.fit(sims, recipe=fs.ClosedFormRecipe())
 
 
 def test_learned_score_gives_the_exact_posterior(learned):
@@ -134,7 +134,7 @@ def test_one_chain_and_odd_numbers():
 
 def test_many_ordinary_draws_are_not_called_strange_but_many_strange_ones_are():
     sims = fs.simulate(TOY.simulator, TOY.proposal, 2000, seed=1)
-    model = fs.fit(sims, recipe=fs.BaselineRecipe())
+    model = fs.fit(sims, recipe=fs.ClosedFormRecipe())
     draws = TOY.simulator.draw(np.zeros((300, 2)), seed=3)
     assert observed(model, draws, True)[0].rarity(draws) > 0.01
     draws[:20] = [5.0, -5.0]

@@ -34,7 +34,7 @@ def test_correlations_that_are_not_there_are_not_estimated():
 ERRORS = {  # what each closed form must reach with 3,000 simulations of the problem it is made for
     "gaussian": ("linear_gaussian", 0.01),
     "location_scale": ("student_t", 0.2),
-    "moments": ("poisson_counts", 0.04),
+    "quasi_score": ("poisson_counts", 0.04),
     "mapped": ("waiting_times", 0.1),
 }
 
@@ -44,10 +44,10 @@ def test_each_closed_form_is_right_where_it_should_be_and_better_than_the_simple
     name, bound = ERRORS[form]
     problem = getattr(fs.problems, name)()
     sims = fs.simulate(problem.simulator, problem.proposal, 3_000, seed=2)
-    error = fs.accuracy.score_error(fs.fit(sims, recipe=fs.BaselineRecipe(form)), problem, num_pairs=4_000).mean
+    error = fs.accuracy.score_error(fs.fit(sims, recipe=fs.ClosedFormRecipe(form)), problem, num_pairs=4_000).mean
     assert error < bound
     if form != "gaussian":
-        simplest = fs.accuracy.score_error(fs.fit(sims, recipe=fs.BaselineRecipe()), problem, num_pairs=4_000).mean
+        simplest = fs.accuracy.score_error(fs.fit(sims, recipe=fs.ClosedFormRecipe()), problem, num_pairs=4_000).mean
         assert simplest > 2 * error
 
 
@@ -56,19 +56,19 @@ def test_score_error_falls_with_simulations():
     errors = []
     for num in (200, 5000):
         sims = fs.simulate(problem.simulator, problem.proposal, num, seed=2)
-        errors.append(fs.accuracy.score_error(fs.fit(sims, recipe=fs.BaselineRecipe()), problem).mean)
+        errors.append(fs.accuracy.score_error(fs.fit(sims, recipe=fs.ClosedFormRecipe()), problem).mean)
     assert errors[1] < 0.003 and errors[1] < 0.3 * errors[0]
 
 
 def test_an_unknown_form_is_refused():
     with pytest.raises(fs.ArgumentError, match="form: expected one of gaussian, location_scale"):
-        fs.BaselineRecipe("magic")
+        fs.ClosedFormRecipe("magic")
 
 
 @pytest.mark.parametrize("form", CLOSED_FORMS)
 def test_a_saved_closed_form_gives_the_same_scores(tmp_path, form):
     problem = fs.problems.poisson_counts()
-    model = fs.fit(fs.simulate(problem.simulator, problem.proposal, 500), recipe=fs.BaselineRecipe(form))
+    model = fs.fit(fs.simulate(problem.simulator, problem.proposal, 500), recipe=fs.ClosedFormRecipe(form))
     model.save(tmp_path / "m")
     x = problem.simulator.draw([1.0, 0.0])
     np.testing.assert_array_equal(fs.load(tmp_path / "m").score([1.0, 0.0], x), model.score([1.0, 0.0], x))
@@ -82,7 +82,7 @@ def test_constant_and_repeated_columns_and_few_rows_do_no_harm(num, form):
         return [value, value, 3.0, *rng.normal(size=20)]
 
     sims = fs.simulate(fs.from_python(odd), fs.uniform(a=(-1.0, 1.0)), num)
-    scores = np.asarray(fs.fit(sims, recipe=fs.BaselineRecipe(form)).score([0.0], sims.x))
+    scores = np.asarray(fs.fit(sims, recipe=fs.ClosedFormRecipe(form)).score([0.0], sims.x))
     assert np.isfinite(scores).all()
     if form == "gaussian":
         assert np.corrcoef(scores[:, 0], sims.x[:, 0])[0, 1] > 0.5

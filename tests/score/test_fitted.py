@@ -35,9 +35,9 @@ def test_scores_are_the_same_to_the_last_bit(model, folder):
     np.testing.assert_array_equal(again.score(THETA, X), model.score(THETA, X))
     assert (again.names, again.units, again.x_shape) == (model.names, model.units, model.x_shape)
     np.testing.assert_array_equal(again.low, model.low)
-    assert again.record["data_sha256"] == model.record["data_sha256"]
-    assert again.record["versions"]["fisherscore"] == fs.__version__
-    assert len(again.record["loss"]) == len(model.record["loss"])
+    assert again.provenance["data_sha256"] == model.provenance["data_sha256"]
+    assert again.provenance["versions"]["fisherscore"] == fs.__version__
+    assert len(again.provenance["loss"]) == len(model.provenance["loss"])
     if model.has_density:
         np.testing.assert_array_equal(again.log_likelihood(THETA, X), model.log_likelihood(THETA, X))
 

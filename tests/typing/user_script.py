@@ -57,10 +57,10 @@ training: fs.Training = fs.Training(num_epochs=10)
 recipes: list[fs.Recipe] = [
     fs.AutoRecipe(),
     fs.PaperRecipe(),
-    fs.BaselineRecipe("gaussian"),
+    fs.ClosedFormRecipe("gaussian"),
     fs.NetworkRecipe(training=training),
 ]
-model: fs.NetworkScore = fs.fit(sims, recipe=recipes[0], seed=1)
+model: fs.FittedScore = fs.fit(sims, recipe=recipes[0], seed=1)
 model.save("model")
 loaded: fs.ScoreModel = fs.load("model")
 known: fs.ScoreModel = fs.FunctionScore(proposal, (2,), score=lambda theta, x: x - theta)

@@ -28,7 +28,7 @@ from ..inference.estimate import maximum_likelihood
 from ..inference.forecasting import forecast
 from ..inference.nuts import sample
 from ..inference.posterior import Posterior
-from ..score.fitted import NetworkScore, load
+from ..score.fitted import FittedScore, load
 from ..simulation.campaign import merge_campaigns, simulate
 from ..simulation.execution.ledger import FILE as LEDGER
 from ..simulation.execution.ledger import Ledger
@@ -159,9 +159,9 @@ class Analysis:
                 "recipe": c.recipe,
                 "num_simulations": len(sims),
                 "failure_rate": sims.failure_rate,
-                "estimated_error": model.record.get("estimated_error"),
-                "weights": model.record.get("weights"),
-                "data_sha256": model.record["data_sha256"],
+                "estimated_error": model.estimated_error,
+                "weights": model.weights or None,
+                "data_sha256": model.provenance["data_sha256"],
             }
 
         self._stage("fit", work)
@@ -178,7 +178,7 @@ class Analysis:
                 "the parameters alone, set allow_failures = true under [fit].",
             )
 
-    def model(self) -> NetworkScore:
+    def model(self) -> FittedScore:
         """Load the fitted model."""
         self._document("fit")
         return load(self.out / "model")
@@ -284,7 +284,7 @@ class Analysis:
 
         self._stage("sample", work)
 
-    def _draw_posterior(self, model: NetworkScore, posterior: Posterior, x: np.ndarray) -> None:
+    def _draw_posterior(self, model: FittedScore, posterior: Posterior, x: np.ndarray) -> None:
         """Keep the draws as an array, and draw the triangle and, of two parameters, the score field."""
         np.savez(self.out / "posterior.npz", chains=posterior.chains, names=np.array(posterior.names))
         found = self.configuration.observation

@@ -49,8 +49,8 @@ def run(
     model.save(out / "model")
     axes = plot.score_field(model, x_obs, exact=problem.exact_model(), truth=TRUTH)
     plot.save_figure(axes, out / "score_field.png")
-    if "loss" in model.record:
-        plot.save_figure(plot.loss_curve(model.record), out / "loss_curve.png")
+    if "loss" in model.provenance:
+        plot.save_figure(plot.loss_curve(model.provenance), out / "loss_curve.png")
     result = {
         "experiment": "linear-gaussian",
         "fisherscore": __version__,
@@ -65,7 +65,7 @@ def run(
             "fit": fitted - simulated,
             "evaluate_and_draw": time.perf_counter() - fitted,
         },
-        "num_epochs": model.record.get("num_epochs"),
+        "num_epochs": model.provenance.get("num_epochs"),
         "versions": versions(),
     }
     write_json(result, out / "results.json")

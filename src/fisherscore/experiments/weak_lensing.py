@@ -24,7 +24,7 @@ from ..inference.nuts import sample
 from ..inference.posterior import Posterior
 from ..problems import Problem, weak_lensing
 from ..problems.weak_lensing import FIDUCIAL
-from ..score.fitted import NetworkScore
+from ..score.fitted import FittedScore
 from ..simulation.campaign import simulate
 from ..simulation.simulator import Simulator
 
@@ -81,8 +81,8 @@ def run(
         "experiment": "weak-lensing",
         "fisherscore": __version__,
         "recipe": recipe,
-        "weights": model.record.get("weights"),
-        "estimated_error": model.record.get("estimated_error"),
+        "weights": model.weights or None,
+        "estimated_error": model.estimated_error,
         "num_simulations": num_simulations,
         "seed": seed,
         **accuracy,
@@ -110,7 +110,7 @@ class _Study:
 
     problem: Problem
     simulator: Simulator
-    model: NetworkScore
+    model: FittedScore
     out: Path
     seed: int
     effort: Effort
@@ -272,5 +272,5 @@ def _write_page(
     page.figure(out / "coverage.png", "Coverage and ranks of posteriors of simulated data; the diagonal is right.")
     page.text(checks.table())
     page.section("Settings")
-    page.settings({k: result[k] for k in _SETTINGS} | {"data sha256": study.model.record["data_sha256"]})
+    page.settings({k: result[k] for k in _SETTINGS} | {"data sha256": study.model.provenance["data_sha256"]})
     page.write(out / "report.html")

@@ -145,7 +145,7 @@ class Trainer(Protocol):
 
 
 @dataclass(frozen=True)
-class Residual:
+class ResidualTrainer:
     """Trains one network, by the implicit loss, on what the closed forms leave: for data too large for a density."""
 
     architecture: str

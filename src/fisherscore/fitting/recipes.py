@@ -23,17 +23,17 @@ from ..errors import ArgumentError, FisherScoreWarning, TrainingError
 from ..potentials.closed_form import CLOSED_FORMS
 from ..potentials.gaussian import LARGEST_DATA
 from ..potentials.networks import Network, build_network
-from ..score.fitted import NetworkScore
-from ..score.model import Record
+from ..score.fitted import FittedScore
+from ..score.model import Provenance
 from ..score.standardize import Standardizer
 from ..score.training_summary import Reference
 from ..simulation.failures import thinned_rows
 from ..simulation.simulations import Simulations
 from ..simulation.stored import StoredSimulations
-from .auto import Residual, Trainer, fit_stack
+from .auto import ResidualTrainer, Trainer, fit_stack
 from .train import History, Training, latent_score_loss, train
 from .trainers import LARGEST_DATA as LARGEST_FOR_DENSITY
-from .trainers import Density
+from .trainers import DensityTrainer
 
 # Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
 MOST_FAILURES = 0.01
@@ -56,7 +56,7 @@ class Recipe(abc.ABC):
     """
 
     @abc.abstractmethod
-    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
+    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> FittedScore:
         """Fit a score model to simulations that all succeeded."""
 
 
@@ -84,7 +84,7 @@ class NetworkRecipe(Recipe):
             return self.training
         return self.training.for_steps(self.num_steps, num_simulations)
 
-    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
+    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> FittedScore:
         """Regress the latent scores on (θ, x)."""
         return self.fit_windows(sims, None, seed=seed, progress=progress, checkpoint=checkpoint)
 
@@ -96,7 +96,7 @@ class NetworkRecipe(Recipe):
         seed: int,
         progress: bool | None,
         checkpoint: Any,
-    ) -> NetworkScore:
+    ) -> FittedScore:
         """Regress the latent scores on (θ, x) of some simulations, and in turn of as many others as there are."""
         target = _targets(sims)
         standardizer = Standardizer.of(sims.theta, sims.x, target, inputs=self.standardize_inputs)
@@ -153,13 +153,13 @@ class PaperRecipe(NetworkRecipe):
 
 
 @dataclass(frozen=True)
-class BaselineRecipe(Recipe):
+class ClosedFormRecipe(Recipe):
     """One of the closed forms of :mod:`fisherscore.potentials.closed_form`, by name: no training, no latent scores.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
     >>> sims = fs.simulate(problem.simulator, problem.proposal, 1_000)
-    >>> fs.accuracy.score_error(fs.fit(sims, recipe=fs.BaselineRecipe()), problem).mean < 0.02
+    >>> fs.accuracy.score_error(fs.fit(sims, recipe=fs.ClosedFormRecipe()), problem).mean < 0.02
     True
     """
 
@@ -169,7 +169,7 @@ class BaselineRecipe(Recipe):
         if self.form not in CLOSED_FORMS:
             raise ArgumentError(f"form: expected one of {', '.join(CLOSED_FORMS)}, got {self.form!r}.")
 
-    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
+    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> FittedScore:
         """Fit the closed form to x at the parameters it was drawn at."""
         del progress, checkpoint
         if np.prod(sims.x_shape) > LARGEST_DATA:
@@ -195,13 +195,13 @@ class AutoRecipe(Recipe):
     >>> import fisherscore as fs
     >>> problem = fs.problems.poisson_counts()
     >>> sims = fs.simulate(problem.simulator, problem.proposal, 400)
-    >>> model = fs.fit(sims, recipe=fs.AutoRecipe(closed_forms=("gaussian", "moments"), density=None))
-    >>> max(model.record["weights"], key=model.record["weights"].get)
-    'moments'
+    >>> model = fs.fit(sims, recipe=fs.AutoRecipe(closed_forms=("gaussian", "quasi_score"), density=None))
+    >>> max(model.weights, key=model.weights.get)
+    'quasi_score'
     """
 
     closed_forms: tuple[str, ...] = tuple(CLOSED_FORMS)
-    density: Density | None = Density()
+    density: DensityTrainer | None = DensityTrainer()
     network: NetworkRecipe | None = NetworkRecipe(num_steps=4_000)
 
     def trainer(self, data_size: int) -> Trainer | None:
@@ -210,9 +210,9 @@ class AutoRecipe(Recipe):
             return self.density
         if self.network is None:
             return None
-        return Residual(self.network.architecture, self.network.settings, self.network.training_for)
+        return ResidualTrainer(self.network.architecture, self.network.settings, self.network.training_for)
 
-    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> NetworkScore:
+    def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> FittedScore:
         """Fit and weigh all candidates."""
         sims = _evened(sims, seed)
         standardizer, u, x = _in_region(sims)
@@ -252,7 +252,7 @@ def fit(
     checkpoint: str | Path | None = None,
     allow_failures: bool = False,
     memory: float | None = None,
-) -> NetworkScore:
+) -> FittedScore:
     """Learn the score ∇θ log p(x | θ) from simulations.
 
     ``recipe`` is ``"auto"``, ``"paper"`` (the network of the paper's toy example where the latent is the user's own,
@@ -299,7 +299,7 @@ def _memory(gigabytes: float | None) -> float:
 
 def _fit_larger_than_memory(
     recipe: Recipe, sims: StoredSimulations, num_bytes: float, *, seed: int, progress: bool | None
-) -> NetworkScore:
+) -> FittedScore:
     """Fit to random parts of a campaign, each a fraction of the memory, since training needs several copies."""
     size = int(len(sims) * num_bytes / sims.num_bytes / _COPIES)
     if round(len(sims) * (1 - sims.failure_rate)) < 2 * _FEWEST:
@@ -406,9 +406,9 @@ def _model(
     network: Network,
     standardizer: Standardizer,
     facts: dict[str, Any],
-) -> NetworkScore:
+) -> FittedScore:
     theta, x = standardizer.inputs(at, sims.x)
-    return NetworkScore(
+    return FittedScore(
         network=network,
         standardizer=standardizer,
         reference=_reference(network, theta, x),
@@ -417,7 +417,7 @@ def _model(
         names=sims.proposal.names,
         units=sims.proposal.units,
         x_shape=sims.x_shape,
-        record=Record(_provenance(recipe, sims, seed) | facts),
+        provenance=Provenance(_provenance(recipe, sims, seed) | facts),
     )
 
 

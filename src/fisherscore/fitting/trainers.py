@@ -23,7 +23,7 @@ _BATCH_SIZES = (64, 256)
 
 
 @dataclass(frozen=True)
-class Density:
+class DensityTrainer:
     """How many networks, how they look and how they are trained."""
 
     num_members: int = 4

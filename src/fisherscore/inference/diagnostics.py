@@ -152,7 +152,7 @@ def diagnose(
 
 def _refuse_training_data(model: ScoreModel, sims: Simulations) -> None:
     """Refuse to test a model on the rows it was trained on, which any overfitted model would pass."""
-    record = getattr(model, "record", {})
+    record = getattr(model, "provenance", {})
     trained_on = record.get("simulations", {})
     keys = ("simulator", "seed")
     seeded = sims.provenance.get("seed") is not None

@@ -4,7 +4,7 @@ All are fitted to rows x drawn at parameters u scaled to [−1, 1]; none needs a
 
 * ``gaussian``: the mean moves with θ (:mod:`fisherscore.potentials.gaussian`);
 * ``location_scale``: location, scale and correlations move too, heavy tails allowed;
-* ``moments``: the best score that is linear in x. With mean μ(θ) and covariance Σ(θ) it is (∂μ/∂θ)ᵀ Σ⁻¹ (x − μ), the
+* ``quasi_score``: the best score linear in x. With mean μ(θ) and covariance Σ(θ) it is (∂μ/∂θ)ᵀ Σ⁻¹ (x − μ), the
   quasi-score of Wedderburn (1974) and Godambe: exact for every exponential family in x itself, such as Poisson counts,
   whatever the shape of its noise;
 * ``mapped``: as ``location_scale``, with noise of several components, for data mapped to normals by their quantiles:
@@ -61,7 +61,7 @@ def mapped(u: np.ndarray, rows: np.ndarray) -> ConservativeNetwork:
     return eqx.tree_at(lambda n: (n.values, n.inner), network, (values, fitted))
 
 
-def moments(u: np.ndarray, rows: np.ndarray) -> ConservativeNetwork:
+def quasi_score(u: np.ndarray, rows: np.ndarray) -> ConservativeNetwork:
     """Fit mean and covariance as functions of θ, and from them the best score linear in x.
 
     That score, K(θ)(x − μ(θ)), need not be the gradient of anything; the nearest that is, over the region, is kept.
@@ -111,7 +111,7 @@ def _linear_scores(
 CLOSED_FORMS: dict[str, Callable[[np.ndarray, np.ndarray], ConservativeNetwork]] = {
     "gaussian": gaussian,
     "location_scale": location_scale,
-    "moments": moments,
+    "quasi_score": quasi_score,
     "mapped": mapped,
 }
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from .._support.folder import read_arrays, read_json, write_folder
 from ..errors import ArgumentError, ModelFolderError
 from ..potentials.networks import ARCHITECTURES, ConservativeNetwork, Network, architecture_name, build_network
-from .model import Record, ScoreModel
+from .model import Provenance, ScoreModel
 from .standardize import Standardizer
 from .training_summary import Reference
 
@@ -29,14 +29,14 @@ _STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_sc
 _REFERENCE = ("fisher_coefficients", "whitening", "distances")
 
 
-class NetworkScore(ScoreModel):
+class FittedScore(ScoreModel):
     """A score network with its standardisation, as :func:`fisherscore.fit` returns it.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
     >>> sims = fs.simulate(problem.simulator, problem.proposal, 200)
-    >>> model = fs.fit(sims, recipe=fs.BaselineRecipe("gaussian"))
-    >>> isinstance(model, fs.NetworkScore), model.names, model.has_density
+    >>> model = fs.fit(sims, recipe=fs.ClosedFormRecipe("gaussian"))
+    >>> isinstance(model, fs.FittedScore), model.names, model.has_density
     (True, ('theta1', 'theta2'), True)
     """
 
@@ -48,16 +48,25 @@ class NetworkScore(ScoreModel):
     names: tuple[str, ...] = eqx.field(static=True)
     units: tuple[str, ...] = eqx.field(static=True)
     x_shape: tuple[int, ...] = eqx.field(static=True)
-    record: Record = eqx.field(static=True)
+    provenance: Provenance = eqx.field(static=True)
 
     def __str__(self) -> str:
-        error = self.record.get("estimated_error")
-        weights = self.record.get("weights") or {}
+        error, weights = self.estimated_error, self.weights
         region = ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in zip(self.names, self.low, self.high, strict=True))
         lines = [f"score of {region}, given data of shape {self.x_shape}"]
         lines += [] if error is None else [f"  estimated error {error:.2g} (0 is perfect, 1 is predicting zero)"]
         lines += ["  made of " + ", ".join(f"{k} {w:.2f}" for k, w in weights.items() if w)] if weights else []
         return "\n".join(lines)
+
+    @property
+    def estimated_error(self) -> float | None:
+        """The fit's own estimate of its score error: 0 is perfect, 1 is predicting zero; None where it has none."""
+        return self.provenance.get("estimated_error")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each member by name; empty for a model that is no weighted sum."""
+        return dict(self.provenance.get("weights") or {})
 
     @property
     def has_density(self) -> bool:
@@ -96,7 +105,7 @@ class NetworkScore(ScoreModel):
         _save(self, path)
 
 
-def _save(model: NetworkScore, path: str | Path) -> None:
+def _save(model: FittedScore, path: str | Path) -> None:
     """Write a fitted model to the folder ``path``, replacing a model that is there."""
     document = {
         "schema": _SCHEMA,
@@ -108,7 +117,7 @@ def _save(model: NetworkScore, path: str | Path) -> None:
         "x_shape": list(model.x_shape),
         "full_whitening": model.reference.whitening.ndim == 2,
     }
-    facts = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.record)}
+    facts = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.provenance)}
     arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.network))}
     arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in _STANDARDIZER}
     arrays |= {f"reference.{n}": np.asarray(getattr(model.reference, n)) for n in _REFERENCE}
@@ -116,7 +125,7 @@ def _save(model: NetworkScore, path: str | Path) -> None:
     write_folder(path, {"model.json": document, "provenance.json": facts}, {"weights.safetensors": arrays})
 
 
-def load(path: str | Path) -> NetworkScore:
+def load(path: str | Path) -> FittedScore:
     """Read a model that ``model.save(path)`` wrote; its scores are the same to the last bit.
 
     >>> import fisherscore as fs
@@ -143,7 +152,7 @@ def load(path: str | Path) -> NetworkScore:
     arrays = read_arrays(folder / "weights.safetensors", expected)
     facts = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
     network = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
-    return NetworkScore(
+    return FittedScore(
         network=network,
         standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
         reference=Reference(**{n: arrays[f"reference.{n}"] for n in _REFERENCE}),
@@ -152,7 +161,7 @@ def load(path: str | Path) -> NetworkScore:
         names=names,
         units=units,
         x_shape=x_shape,
-        record=Record({k: v for k, v in facts.items() if k not in ("schema", "version")}),
+        provenance=Provenance({k: v for k, v in facts.items() if k not in ("schema", "version")}),
     )
 
 
@@ -212,7 +221,7 @@ def _is_size(value: Any) -> bool:
 
 def _jsonable(value: Any) -> Any:
     """Turn arrays into lists and NaN into null, which is what JSON knows."""
-    if isinstance(value, dict | Record):
+    if isinstance(value, dict | Provenance):
         return {str(k): _jsonable(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_jsonable(v) for v in value]

@@ -25,7 +25,7 @@ from ..simulation.proposal import Proposal
 _ROWS_AT_ONCE = 65_536
 
 
-class Record(Mapping[str, Any]):
+class Provenance(Mapping[str, Any]):
     """Facts about a model that no computation depends on: provenance and the loss curve.
 
     All records compare equal, so that models which differ in nothing else share compiled code.
@@ -44,13 +44,13 @@ class Record(Mapping[str, Any]):
         return len(self._facts)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Record)
+        return isinstance(other, Provenance)
 
     def __hash__(self) -> int:
-        return hash(Record)
+        return hash(Provenance)
 
     def __repr__(self) -> str:
-        return f"Record({', '.join(self._facts)})"
+        return f"Provenance({', '.join(self._facts)})"
 
 
 class ScoreModel(eqx.Module):

@@ -125,7 +125,7 @@ def from_table(theta: Any, x: Any, proposal: Proposal) -> Simulations:
     >>> rng = np.random.default_rng(0)
     >>> theta = rng.uniform(0, 1, (300, 1))
     >>> sims = fs.from_table(theta, theta + rng.normal(size=(300, 5)), fs.uniform(shift=(0.0, 1.0)))
-    >>> fs.fit(sims, recipe=fs.BaselineRecipe()).score([0.5], sims.x).shape
+    >>> fs.fit(sims, recipe=fs.ClosedFormRecipe()).score([0.5], sims.x).shape
     (300, 1)
     """
     if not isinstance(proposal, Proposal):
