@@ -21,7 +21,7 @@ import optax
 
 from fisherscore._support.versions import versions, write_json
 from fisherscore.fitting.train import Training, latent_score_loss, train
-from fisherscore.potentials.networks import build_network
+from fisherscore.potentials.base import build
 
 NETWORKS = {"toy (64, 64)": ((64, 64), 2), "lensing (64, 128, 128)": ((64, 128, 128), 15)}
 HERE = Path(__file__).parent / "results"
@@ -81,7 +81,7 @@ def main() -> None:
         num_rows = 40 * options.batch_size
         rng = np.random.default_rng(0)
         data = tuple(rng.normal(size=(num_rows, n)).astype(np.float32) for n in (2, data_size, 2))
-        network = build_network("vector_field", 2, data_size, {"hidden": hidden}, key=jax.random.key(0))
+        network = build("vector_field", 2, data_size, {"hidden": hidden}, key=jax.random.key(0))
         on_device = tuple(jnp.asarray(a) for a in data)
         plain, careful, scanned = [], [], []
         for _ in range(options.repeats):

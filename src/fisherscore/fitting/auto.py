@@ -1,6 +1,6 @@
 """The default fit: closed forms weighed on held-out simulations, and a network for what they leave.
 
-1. Every closed form (``potentials.closed_form``) is fitted with part of the simulations left out in turn.
+1. Every closed form (``potentials.closed_forms``) is fitted with part of the simulations left out in turn.
 2. Their weights are those with the smallest implicit loss on what was left out (``fitting.implicit_risk``). With few
    simulations members pay for their noise at the edge of the region; with many, those that help little are left out.
 3. Networks are trained (``fitting.trainers``; for data too large for that, one on what the weighted sum leaves
@@ -23,10 +23,9 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import TrainingError
-from ..potentials.closed_form import CLOSED_FORMS
-from ..potentials.gaussian import LARGEST_DATA as LARGEST_FOR_GAUSSIAN
-from ..potentials.location_scale import LARGEST_DATA as LARGEST_FOR_LOCATION_SCALE
-from ..potentials.networks import ConservativeNetwork, Network, Stack, build_network, described
+from ..potentials.base import Potential, ScoreFunction, build
+from ..potentials.closed_forms import CLOSED_FORMS
+from ..potentials.stack import Stack
 from .implicit_risk import (
     Terms,
     edge_noise,
@@ -71,7 +70,7 @@ class _Folded:
     """Fits with one part left out, their terms on that part, and their scores of some rows (parts, n, p)."""
 
     held_out: list[np.ndarray]
-    networks: dict[str, list[ConservativeNetwork]]
+    networks: dict[str, list[Potential]]
     terms: dict[str, Terms]
     metric: np.ndarray
     scores: dict[str, np.ndarray]
@@ -97,7 +96,7 @@ def fit_stack(
         names = [n for n, w in _weigh(u[chosen], folded).items() if w > 0]
     folded = _fold(u, rows, names, rng)
     weights = _weigh(u, folded)
-    members = {n: CLOSED_FORMS[n](u, rows) for n, w in weights.items() if w > 0}
+    members: dict[str, Potential] = {n: CLOSED_FORMS[n].fit(u, rows) for n, w in weights.items() if w > 0}
     error = _error(u, rows, members, weights, folded, rng)
     facts: dict[str, Any] = {}
     if trainer is not None and (len(rows) >= _FEWEST_FOR_NETWORK or not members):
@@ -136,7 +135,7 @@ class Trainer(Protocol):
         key: Array,
         progress: bool | None,
         checkpoint: Path | None,
-    ) -> tuple[ConservativeNetwork, float, History]:
+    ) -> tuple[Potential, float, History]:
         """Train on rows (u, x) with what is known of their scores; return a network, the factor of its score, and how.
 
         ``metric`` is that of the implicit loss.
@@ -162,12 +161,12 @@ class ResidualTrainer:
         key: Array,
         progress: bool | None,
         checkpoint: Path | None,
-    ) -> tuple[ConservativeNetwork, float, History]:
+    ) -> tuple[Potential, float, History]:
         """Train on most rows what the implicit loss says is missing."""
         u, rows = data
         scale = float(1.0 / np.sqrt(np.trace(metric) / len(metric)))
         build_key, train_key = jax.random.split(key)
-        network = build_network(self.architecture, u.shape[1], rows.shape[1], self.settings, key=build_key)
+        network = build(self.architecture, u.shape[1], rows.shape[1], self.settings, key=build_key)
         trained, history = train(
             _Scaled(network, scale),
             implicit_loss(metric),
@@ -184,7 +183,7 @@ class ResidualTrainer:
 class _Found:
     """Networks that join, their weights, by how much the closed forms are still worth, and what error they add."""
 
-    networks: dict[str, ConservativeNetwork]
+    networks: dict[str, Potential]
     weights: dict[str, float]
     keep: float
     error: float
@@ -210,7 +209,7 @@ def _extend(
     # The first part left out is at least as large as the test, and its fits have not seen it.
     parts = [(w, implicit_terms(folded.networks[n][0], u[test], rows[test], metric)) for n, w in weights.items() if w]
     base = sum_of(parts, (num_test, u.shape[1]))
-    networks: list[ConservativeNetwork] = []
+    networks: list[Potential] = []
     terms: list[Terms] = []
     facts: dict[str, Any] = {}
     for number in range(trainer.num_members):
@@ -276,7 +275,7 @@ def _network_facts(earlier: dict[str, Any], history: History, gain: np.ndarray, 
 class _Scaled(eqx.Module):
     """A network whose score is multiplied by a constant, so that its own numbers are of order one."""
 
-    network: Network
+    network: ScoreFunction
     scale: float = eqx.field(static=True)
 
     def __call__(self, u: jax.Array, x: jax.Array) -> jax.Array:
@@ -284,8 +283,7 @@ class _Scaled(eqx.Module):
 
 
 def _usable(names: Sequence[str], size: int) -> list[str]:
-    limits = {"gaussian": LARGEST_FOR_GAUSSIAN}
-    return [n for n in names if size <= limits.get(n, LARGEST_FOR_LOCATION_SCALE)]
+    return [n for n in names if size <= CLOSED_FORMS[n].max_data]
 
 
 def _fold(u: np.ndarray, rows: np.ndarray, names: Sequence[str], rng: np.random.Generator) -> _Folded:
@@ -295,11 +293,11 @@ def _fold(u: np.ndarray, rows: np.ndarray, names: Sequence[str], rng: np.random.
     parts = np.array_split(rng.permutation(num), num_parts)
     if num > _FEW_FOLDS_BELOW:
         parts = parts[:1]
-    networks: dict[str, list[ConservativeNetwork]] = {name: [] for name in names}
+    networks: dict[str, list[Potential]] = {name: [] for name in names}
     for part in parts:
         rest = np.setdiff1d(np.arange(num), part)
         for name in names:
-            networks[name].append(CLOSED_FORMS[name](u[rest], rows[rest]))
+            networks[name].append(CLOSED_FORMS[name].fit(u[rest], rows[rest]))
     points = u[:_POINTS], rows[:_POINTS]
     scores = {name: np.stack([_scores(n, *points) for n in fits]) for name, fits in networks.items()}
     metric = _inverse_information([s[0] for s in scores.values()], u.shape[1])
@@ -347,24 +345,22 @@ def _edges(u: np.ndarray) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _evaluate(network: Network, u: Any, x: Any) -> Any:
+def _evaluate(network: ScoreFunction, u: Any, x: Any) -> Any:
     return jax.vmap(network)(u, x)
 
 
-def _scores(network: Network, u: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _scores(network: ScoreFunction, u: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.asarray(_evaluate(network, jnp.asarray(u, jnp.float32), jnp.asarray(rows, jnp.float32)), np.float64)
 
 
-def _stacked(members: dict[str, ConservativeNetwork], weights: dict[str, float], p: int, size: int) -> Stack:
-    stack = Stack(p, size, members=[described(m) for m in members.values()], key=jax.random.key(0))
-    values = jnp.asarray([weights[name] for name in members], jnp.float32)
-    return eqx.tree_at(lambda s: (s.weights, s.members), stack, (values, tuple(members.values())))
+def _stacked(members: dict[str, Potential], weights: dict[str, float], p: int, size: int) -> Stack:
+    return Stack.of(list(members.values()), [weights[name] for name in members], (p, size))
 
 
 def _error(
     u: np.ndarray,
     rows: np.ndarray,
-    members: dict[str, ConservativeNetwork],
+    members: dict[str, Potential],
     weights: dict[str, float],
     folded: _Folded,
     rng: np.random.Generator,
@@ -382,7 +378,7 @@ def _error(
         ]
     else:  # many rows: a quarter of them says it cheaper
         samples = [rng.choice(len(rows), len(rows) // 4, replace=False) for _ in range(3)]
-        parts = [(0.25, {n: _scores(CLOSED_FORMS[n](u[s], rows[s]), *points) for n in members}) for s in samples]
+        parts = [(0.25, {n: _scores(CLOSED_FORMS[n].fit(u[s], rows[s]), *points) for n in members}) for s in samples]
     precision = _inverse_information([whole], whole.shape[1])
     errors = []
     for share, scores in parts:

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 from scipy.optimize import nnls
 
 from .._support.rows import rows_in_turn
-from ..potentials.networks import Network
+from ..potentials.base import ScoreFunction
 
 # The weight rises from zero at the edge to one at this fraction of the half range inside.
 _EDGE = 0.25
@@ -48,7 +48,7 @@ def edge_weight(u: Float[Array, " params"]) -> Float[Array, ""]:
     return jnp.prod(inside**2 * (3.0 - 2.0 * inside))
 
 
-def implicit_terms(network: Network, u: np.ndarray, x: np.ndarray, metric: np.ndarray) -> Terms:
+def implicit_terms(network: ScoreFunction, u: np.ndarray, x: np.ndarray, metric: np.ndarray) -> Terms:
     """Evaluate a network's score and the divergence of ω(u) · metric · score at every row."""
     rows = (np.asarray(u, np.float32), np.asarray(x, np.float32))
     half = np.asarray(metric, np.float32)
@@ -58,7 +58,7 @@ def implicit_terms(network: Network, u: np.ndarray, x: np.ndarray, metric: np.nd
 
 
 @eqx.filter_jit
-def _score_and_divergence(network: Network, metric: Any, u: Any, x: Any) -> Array:
+def _score_and_divergence(network: ScoreFunction, metric: Any, u: Any, x: Any) -> Array:
     return jax.vmap(lambda v, y: jnp.append(*_one_score_and_divergence(network, metric, v, y)))(u, x)
 
 

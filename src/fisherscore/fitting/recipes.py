@@ -20,9 +20,9 @@ import optax
 from .._support.arguments import as_seed
 from .._support.legendre import affordable_degree, exponents_up_to, legendre
 from ..errors import ArgumentError, FisherScoreWarning, TrainingError
-from ..potentials.closed_form import CLOSED_FORMS
-from ..potentials.gaussian import LARGEST_DATA
-from ..potentials.networks import Network, build_network
+from ..potentials.base import ScoreFunction, build
+from ..potentials.closed_forms import CLOSED_FORMS
+from ..potentials.mixture_density import MixtureDensity
 from ..score.fitted import FittedScore
 from ..score.model import Provenance
 from ..score.standardize import Standardizer
@@ -32,7 +32,6 @@ from ..simulation.simulations import Simulations
 from ..simulation.stored import StoredSimulations
 from .auto import ResidualTrainer, Trainer, fit_stack
 from .train import History, Training, latent_score_loss, train
-from .trainers import LARGEST_DATA as LARGEST_FOR_DENSITY
 from .trainers import DensityTrainer
 
 # Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
@@ -106,7 +105,7 @@ class NetworkRecipe(Recipe):
             return (*standardizer.inputs(part.theta, part.x), standardizer.target(_targets(part)), *weights)
 
         network_key, train_key = jax.random.split(jax.random.key(seed))
-        network = build_network(
+        network = build(
             self.architecture, sims.proposal.num_parameters, int(np.prod(sims.x_shape)), self.settings, key=network_key
         )
         training = self.training_for(len(sims))
@@ -154,7 +153,7 @@ class PaperRecipe(NetworkRecipe):
 
 @dataclass(frozen=True)
 class ClosedFormRecipe(Recipe):
-    """One of the closed forms of :mod:`fisherscore.potentials.closed_form`, by name: no training, no latent scores.
+    """One of the closed forms of :mod:`fisherscore.potentials.closed_forms`, by name: no training, no latent scores.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -172,14 +171,15 @@ class ClosedFormRecipe(Recipe):
     def fit(self, sims: Simulations, *, seed: int, progress: bool | None, checkpoint: Any) -> FittedScore:
         """Fit the closed form to x at the parameters it was drawn at."""
         del progress, checkpoint
-        if np.prod(sims.x_shape) > LARGEST_DATA:
+        form = CLOSED_FORMS[self.form]
+        if np.prod(sims.x_shape) > form.max_data:
             raise ArgumentError(
-                f"recipe: the closed forms are for up to {LARGEST_DATA} data, got {int(np.prod(sims.x_shape))}. "
+                f"recipe: {self.form} is for up to {form.max_data} data, got {int(np.prod(sims.x_shape))}. "
                 "Compress them first, or use fisherscore.NetworkRecipe()."
             )
         sims = _evened(sims, seed)
         standardizer, u, x = _in_region(sims)
-        network = CLOSED_FORMS[self.form](u, x.reshape(len(x), -1))
+        network = form.fit(u, x.reshape(len(x), -1))
         return _model(self, sims, sims.drawn_at, seed, network, standardizer, {"settings": network.settings})
 
 
@@ -206,7 +206,7 @@ class AutoRecipe(Recipe):
 
     def trainer(self, data_size: int) -> Trainer | None:
         """Say what networks suit so many data."""
-        if data_size <= LARGEST_FOR_DENSITY:
+        if data_size <= MixtureDensity.max_data:
             return self.density
         if self.network is None:
             return None
@@ -384,7 +384,7 @@ def _check_failures(sims: Simulations, allowed: bool) -> None:
     warnings.warn(text, FisherScoreWarning, stacklevel=3)
 
 
-def _reference(network: Network, theta: np.ndarray, x: np.ndarray) -> Reference:
+def _reference(network: ScoreFunction, theta: np.ndarray, x: np.ndarray) -> Reference:
     """Let the model remember its training data, or a good part of them."""
     rows = slice(0, _REMEMBERED)
     score = jax.jit(jax.vmap(network))(jnp.asarray(theta[rows], jnp.float32), jnp.asarray(x[rows], jnp.float32))
@@ -403,13 +403,13 @@ def _model(
     sims: Simulations,
     at: np.ndarray,
     seed: int,
-    network: Network,
+    network: ScoreFunction,
     standardizer: Standardizer,
     facts: dict[str, Any],
 ) -> FittedScore:
     theta, x = standardizer.inputs(at, sims.x)
     return FittedScore(
-        network=network,
+        function=network,
         standardizer=standardizer,
         reference=_reference(network, theta, x),
         low=sims.proposal.low,

@@ -14,11 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..potentials.networks import ConservativeNetwork, build_network
+from ..potentials.base import Potential, build
 from .train import History, Training, train
 
-# Every datum has a network of its own: beyond so many, compress first.
-LARGEST_DATA = 30
 _BATCH_SIZES = (64, 256)
 
 
@@ -40,12 +38,12 @@ class DensityTrainer:
         key: Array,
         progress: bool | None = None,
         checkpoint: Path | None = None,
-    ) -> tuple[ConservativeNetwork, float, History]:
+    ) -> tuple[Potential, float, History]:
         """Train one network on standardised rows (u, x), u in [−1, 1]^p. Nothing else need be known of their scores."""
         del known, metric
         u, rows = data
         build_key, train_key = jax.random.split(key)
-        network: Any = build_network("mixture_density", u.shape[1], rows.shape[1], self.settings, key=build_key)
+        network: Any = build("mixture_density", u.shape[1], rows.shape[1], self.settings, key=build_key)
         # Small batches are noisy, which keeps a network from learning few simulations by heart.
         batch_size = int(np.clip(len(rows) // 40, *_BATCH_SIZES))
         training = replace(self.training, batch_size=batch_size).for_steps(self.num_steps, len(rows))

@@ -1,4 +1,4 @@
-"""A fitted score network in the user's units, and how it is saved: JSON and safetensors, never unpickled.
+"""A fitted score in the user's units, and how it is saved: JSON and safetensors, never unpickled.
 
 ``model.json`` holds the architecture (a name from a closed list), sizes, parameter names and units;
 ``weights.safetensors`` the weights, the standardisation and the training region; ``provenance.json`` versions, seeds,
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from .._support.folder import read_arrays, read_json, write_folder
 from ..errors import ArgumentError, ModelFolderError
-from ..potentials.networks import ARCHITECTURES, ConservativeNetwork, Network, architecture_name, build_network
+from ..potentials.base import ARCHITECTURES, Potential, ScoreFunction, build, describe
 from .model import Provenance, ScoreModel
 from .standardize import Standardizer
 from .training_summary import Reference
@@ -30,7 +30,7 @@ _REFERENCE = ("fisher_coefficients", "whitening", "distances")
 
 
 class FittedScore(ScoreModel):
-    """A score network with its standardisation, as :func:`fisherscore.fit` returns it.
+    """A score function with its standardisation, as :func:`fisherscore.fit` returns it.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -40,7 +40,7 @@ class FittedScore(ScoreModel):
     (True, ('theta1', 'theta2'), True)
     """
 
-    network: Network
+    function: ScoreFunction
     standardizer: Standardizer
     reference: Reference
     low: np.ndarray
@@ -70,17 +70,17 @@ class FittedScore(ScoreModel):
 
     @property
     def has_density(self) -> bool:
-        """Whether the network is conservative."""
-        return isinstance(self.network, ConservativeNetwork)
+        """Whether the score is the gradient of a potential."""
+        return isinstance(self.function, Potential)
 
     def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
-        """Give the network's score in the user's units."""
-        return self.standardizer.score(self.network(*self.standardizer.inputs(theta, x)))
+        """Give the score in the user's units."""
+        return self.standardizer.score(self.function(*self.standardizer.inputs(theta, x)))
 
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
-        """Give the network's potential as a log-likelihood."""
-        assert isinstance(self.network, ConservativeNetwork)
-        return self.standardizer.log_likelihood(self.network.potential(*self.standardizer.inputs(theta, x)))
+        """Give the potential as a log-likelihood."""
+        assert isinstance(self.function, Potential)
+        return self.standardizer.log_likelihood(self.function.potential(*self.standardizer.inputs(theta, x)))
 
     @property
     def knows_fisher(self) -> bool:
@@ -110,15 +110,14 @@ def _save(model: FittedScore, path: str | Path) -> None:
     document = {
         "schema": _SCHEMA,
         "version": _VERSION,
-        "architecture": architecture_name(model.network),
-        "settings": model.network.settings,
+        **describe(model.function),
         "names": list(model.names),
         "units": list(model.units),
         "x_shape": list(model.x_shape),
         "full_whitening": model.reference.whitening.ndim == 2,
     }
     facts = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.provenance)}
-    arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.network))}
+    arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.function))}
     arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in _STANDARDIZER}
     arrays |= {f"reference.{n}": np.asarray(getattr(model.reference, n)) for n in _REFERENCE}
     arrays |= {"region.low": model.low, "region.high": model.high}
@@ -151,9 +150,9 @@ def load(path: str | Path) -> FittedScore:
     expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
     arrays = read_arrays(folder / "weights.safetensors", expected)
     facts = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
-    network = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
+    function = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
     return FittedScore(
-        network=network,
+        function=function,
         standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
         reference=Reference(**{n: arrays[f"reference.{n}"] for n in _REFERENCE}),
         low=arrays["region.low"],
@@ -175,7 +174,7 @@ def _described(document: dict[str, Any], folder: Path) -> tuple[tuple[str, ...],
 
 
 def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int, ...], folder: Path) -> Any:
-    """Lay out the network's arrays without making them, so that absurd sizes cost nothing."""
+    """Lay out the function's arrays without making them, so that absurd sizes cost nothing."""
     architecture, settings = document.get("architecture"), document.get("settings")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise ModelFolderError(
@@ -186,7 +185,7 @@ def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int,
     data_size = int(np.prod(x_shape))
     try:
         skeleton = eqx.filter_eval_shape(
-            lambda: build_network(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
+            lambda: build(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelFolderError(f"{folder / 'model.json'}: the network cannot be laid out: {error}.") from None
