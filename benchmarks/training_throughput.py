@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 from fisherscore._support.versions import versions, write_json
-from fisherscore.fitting.train import Training, latent_score_loss, train
+from fisherscore.fitting.train import Monitor, Task, Training, latent_score_loss, train
 from fisherscore.potentials.base import build
 
 NETWORKS = {"toy (64, 64)": ((64, 64), 2), "lensing (64, 128, 128)": ((64, 128, 128), 15)}
@@ -64,7 +64,8 @@ def scanned_loop(network: Any, data: tuple[np.ndarray, ...], batch_size: int, nu
 
     def seconds(epochs: int) -> float:
         settings = Training(num_epochs=epochs, batch_size=batch_size, held_out=0.0, patience=None, decay="none")
-        return train(network, latent_score_loss, data, settings, key=jax.random.key(0), progress=False)[1].seconds
+        task, quiet = Task(latent_score_loss, data), Monitor(progress=False)
+        return train(network, task, settings, key=jax.random.key(0), monitor=quiet)[1].seconds
 
     # Compiling takes as long for the long run as for the short one, so it drops out of the difference.
     return seconds(2 * num_epochs) - seconds(num_epochs)

@@ -30,9 +30,10 @@ from ..score.training_summary import Reference
 from ..simulation.failures import thinned_rows
 from ..simulation.simulations import Simulations
 from ..simulation.stored import StoredSimulations
-from .auto import ResidualTrainer, Trainer, fit_stack
-from .train import History, Training, latent_score_loss, train
-from .trainers import DensityTrainer
+from .auto import fit_stack
+from .data import Rows
+from .train import Monitor, Task, Training, latent_score_loss, train
+from .trainers import DensityTrainer, ResidualTrainer, Trainer
 
 # Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
 MOST_FAILURES = 0.01
@@ -109,17 +110,10 @@ class NetworkRecipe(Recipe):
             self.architecture, sims.proposal.num_parameters, int(np.prod(sims.x_shape)), self.settings, key=network_key
         )
         training = self.training_for(len(sims))
-        network, history = train(
-            network,
-            latent_score_loss,
-            rows(sims),
-            training,
-            key=train_key,
-            progress=progress,
-            checkpoint=checkpoint,
-            fresh=None if others is None else lambda: rows(next(others)),
-        )
-        facts = {"settings": self.settings, "training": asdict(training), **_facts(history)}
+        task = Task(latent_score_loss, rows(sims), None if others is None else lambda: rows(next(others)))
+        monitor = Monitor(progress=progress, checkpoint=checkpoint)
+        network, history = train(network, task, training, key=train_key, monitor=monitor)
+        facts = {"settings": self.settings, "training": asdict(training), **history.as_dict()}
         return _model(self, sims, sims.theta, seed, network, standardizer, facts)
 
 
@@ -218,16 +212,15 @@ class AutoRecipe(Recipe):
         standardizer, u, x = _in_region(sims)
         _warn_if_deterministic(u, x.reshape(len(x), -1))
         fitted = fit_stack(
-            u,
-            x,
-            closed_forms=self.closed_forms,
-            trainer=self.trainer(int(np.prod(sims.x_shape))),
+            Rows(u, x.reshape(len(x), -1)),
+            self.closed_forms,
+            self.trainer(int(np.prod(sims.x_shape))),
             seed=seed,
             progress=progress,
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )
-        facts = {"weights": fitted.weights, "estimated_error": fitted.estimated_error, **fitted.facts}
-        return _model(self, sims, sims.drawn_at, seed, fitted.network, standardizer, facts)
+        facts = {"weights": fitted.weights, "estimated_error": fitted.estimated_error, **fitted.details}
+        return _model(self, sims, sims.drawn_at, seed, fitted.stack, standardizer, facts)
 
 
 def _evened(sims: Simulations, seed: int) -> Simulations:
@@ -419,17 +412,6 @@ def _model(
         x_shape=sims.x_shape,
         provenance=Provenance(_provenance(recipe, sims, seed) | facts),
     )
-
-
-def _facts(history: History) -> dict[str, Any]:
-    return {
-        "num_epochs": history.num_epochs,
-        "best_epoch": history.best_epoch,
-        "stopped_early": history.stopped_early,
-        "fit_seconds": history.seconds,
-        "loss": history.loss,
-        "held_out_loss": history.held_out_loss,
-    }
 
 
 def _provenance(recipe: Recipe, sims: Simulations, seed: int) -> dict[str, Any]:
