@@ -22,7 +22,8 @@ from .. import plot
 from .._support.text import duration
 from .._support.versions import versions
 from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError, SimulationError
-from ..fitting.recipes import MOST_FAILURES, fit
+from ..fitting.checks import MAX_FAILURE_RATE
+from ..fitting.fit import fit
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.forecasting import forecast
@@ -166,7 +167,7 @@ class Analysis:
 
         self._stage("fit", work)
 
-    def _refuse_failures(self, sims: Simulations, most: float = MOST_FAILURES) -> None:
+    def _refuse_failures(self, sims: Simulations, most: float = MAX_FAILURE_RATE) -> None:
         """Say in words of the file what ``fit`` would say in words of Python."""
         if sims.failure_rate > most and not self.configuration.allow_failures:
             kinds, first = sims.failures()

@@ -16,7 +16,7 @@ from .._support.versions import print_table, versions, write_json
 from ..accuracy import field_error, forecast_error, region_grid, score_error
 from ..analysis.page import Page
 from ..errors import FisherScoreWarning
-from ..fitting.recipes import fit
+from ..fitting.fit import fit
 from ..inference.diagnostics import Diagnosis, diagnose
 from ..inference.estimate import Estimate, maximum_likelihood
 from ..inference.forecasting import Forecast, forecast
