@@ -1,6 +1,7 @@
-"""Lay out text for people: columns, and spans of time."""
+"""Lay out text for people: columns, spans of time, and small tables for notebooks."""
 
 from collections.abc import Sequence
+from html import escape
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -19,3 +20,13 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.2g} seconds"
+
+
+def html_table(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Return a small table of names and values for notebooks.
+
+    >>> html_table("Two", [("a", "1 < 2")])
+    '<table><caption>Two</caption><tr><th>a</th><td>1 &lt; 2</td></tr></table>'
+    """
+    lines = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
+    return f"<table><caption>{escape(title)}</caption>{lines}</table>"

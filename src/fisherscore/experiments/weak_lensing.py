@@ -63,7 +63,8 @@ def run(
         problem = weak_lensing()
         simulator = problem.simulator
     with clock("simulate"):
-        sims = simulate(simulator, problem.proposal, num_simulations, seed=seed, progress=progress)
+        latent = "additive" if recipe == "paper" else None  # the paper's data, to the letter
+        sims = simulate(simulator, problem.proposal, num_simulations, latent=latent, seed=seed, progress=progress)
     with clock("fit"):
         model = fit(sims, recipe=recipe, seed=seed, progress=progress)
         model.save(out / "model")

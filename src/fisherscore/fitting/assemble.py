@@ -78,7 +78,7 @@ def _provenance(sims: Simulations, origin: FitOrigin) -> dict[str, Any]:
     return {
         "recipe": origin.recipe,
         "seed": origin.seed,
-        "simulations": dict(sims.provenance),
+        "simulations": sims.origin.as_dict(),
         "num_simulations": len(sims),
         "failure_rate": origin.failure_rate,
         "data_sha256": sims.fingerprint(),

@@ -6,8 +6,8 @@ import numpy as np
 
 from .._support.legendre import Basis, affordable_degree
 from ..errors import ArgumentError, FisherScoreWarning
+from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
-from ..simulation.stored import StoredSimulations
 from .data import Rows
 
 # Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
@@ -31,8 +31,8 @@ def check_failures(sims: Simulations, *, allow_failures: bool) -> None:
         "learns the score of x given success. Failures that depend on the parameters alone are made up for; those that "
         "depend on the data cannot be, and bias the score."
     )
-    stored = isinstance(sims, StoredSimulations)
-    if sims.additive and not stored and not sims.proposal.inside(sims.drawn_at[sims.status != "ok"]).all():
+    additive = sims.folder is None and isinstance(sims.latent_model, AdditiveLatent)
+    if additive and not sims.proposal.inside(sims.drawn_at[sims.status != "ok"]).all():
         text += (
             " Some failed just outside the proposal's range, where noise added to the parameters had taken them: if "
             "that is the reason, simulate without a latent, narrow the range a little, or pass a latent of your own."

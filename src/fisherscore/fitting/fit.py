@@ -6,6 +6,7 @@ from typing import Any
 from .._support.arguments import as_seed
 from ..errors import ArgumentError
 from ..score.fitted import FittedScore
+from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .assemble import FitOrigin, assemble
 from .checks import check_failures, check_number, warn_if_imprecise
@@ -74,5 +75,6 @@ def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:
     if recipe == "auto":
         return AutoRecipe()
     if recipe == "paper":
-        return PaperRecipe() if sims.additive else PaperRecipe.toy()
+        own_latent = sims.latent_model is not None and not isinstance(sims.latent_model, AdditiveLatent)
+        return PaperRecipe.toy() if own_latent else PaperRecipe()
     raise ArgumentError(f'recipe: expected "auto", "paper" or a recipe object, got {recipe!r}.')

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from ..errors import ArgumentError, FisherScoreWarning
 from ..simulation.simulations import Simulations
-from ..simulation.stored import StoredSimulations
 from .assemble import FunctionFit
 from .checks import MIN_SIMULATIONS, warn_if_imprecise
 from .recipes import NetworkRecipe, Recipe
@@ -31,14 +30,13 @@ def allowed_bytes(gigabytes: float | None) -> float:
 
 def is_too_large(sims: Simulations, num_bytes: float) -> bool:
     """Say whether simulations are those of a campaign that a fit cannot hold in memory."""
-    return isinstance(sims, StoredSimulations) and _COPIES_OF_ALL * sims.num_bytes > num_bytes
+    return sims.folder is not None and _COPIES_OF_ALL * sims.num_bytes > num_bytes
 
 
 def fit_in_parts(
     recipe: Recipe, sims: Simulations, num_bytes: float, *, seed: int, progress: bool | None
 ) -> FunctionFit:
     """Fit to random parts of a campaign, each a fraction of the memory, since training needs several copies."""
-    assert isinstance(sims, StoredSimulations)
     size = int(len(sims) * num_bytes / sims.num_bytes / _COPIES_OF_PART)
     if round(len(sims) * (1 - sims.failure_rate)) < 2 * MIN_SIMULATIONS:
         raise ArgumentError(f"sims: expected at least {2 * MIN_SIMULATIONS} simulations that succeeded.")

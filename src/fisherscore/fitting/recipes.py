@@ -19,6 +19,7 @@ from ..potentials.mixture_density import MixtureDensity
 from ..score.fitted import FittedScore
 from ..score.standardize import Standardizer
 from ..simulation.failures import thinned_rows
+from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .assemble import FitOrigin, FunctionFit, assemble
 from .auto import fit_stack
@@ -316,7 +317,7 @@ def _thinned(sims: Simulations, seed: int) -> Simulations:
 
     Elsewhere failures do not change the law of x given the parameters it was drawn at.
     """
-    if sims.weights is None or sims.additive or not sims.has_latent:
+    if sims.weights is None or sims.latent_model is None or isinstance(sims.latent_model, AdditiveLatent):
         return sims
     return replace(sims.take(thinned_rows(sims.weights, seed)), weights=None)
 
