@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import ArgumentError, TrainingError
+from ..errors import ArgumentError
 from ..potentials.base import build
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.mixture_density import MixtureDensity
@@ -25,6 +25,7 @@ from .assemble import FitOrigin, FunctionFit, assemble
 from .auto import fit_stack
 from .checks import warn_if_deterministic
 from .data import Rows
+from .latent_pairs import LatentPairs, latent_pairs
 from .train import Monitor, Task, Training, latent_score_loss, train
 from .trainers import DensityTrainer, ResidualTrainer, Trainer
 
@@ -75,6 +76,8 @@ class Recipe(abc.ABC):
 @dataclass(frozen=True)
 class NetworkRecipe(Recipe):
     """One network trained on latent scores: by default conservative, in minibatches, stopped early.
+
+    Simulations without a latent get additive noise of 1/200 of each parameter's range, as in the paper.
 
     Args:
         architecture: Registered name of the network: ``"exponential_family"``, ``"vector_field"`` and others.
@@ -132,22 +135,24 @@ class NetworkRecipe(Recipe):
             The network, and what it was fitted to.
 
         """
-        target = _targets(sims)
-        standardizer = Standardizer.of(sims.theta, sims.x, target, inputs=self.standardize_inputs)
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
+        pairs = latent_pairs(sims, rng)
+        standardizer = Standardizer.of(pairs.theta, pairs.x, pairs.target, inputs=self.standardize_inputs)
 
-        def rows(part: Simulations) -> tuple[np.ndarray, ...]:
-            weights = () if part.weights is None else (part.weights,)
-            return (*standardizer.inputs(part.theta, part.x), standardizer.target(_targets(part)), *weights)
+        def rows(pairs: LatentPairs) -> tuple[np.ndarray, ...]:
+            weights = () if pairs.weights is None else (pairs.weights,)
+            return (*standardizer.inputs(pairs.theta, pairs.x), standardizer.target(pairs.target), *weights)
 
         network_key, train_key = jax.random.split(jax.random.key(seed))
-        data_size = int(np.prod(sims.x_shape))
-        network = build(self.architecture, sims.proposal.num_parameters, data_size, self.settings, key=network_key)
+        sizes = (sims.proposal.num_parameters, int(np.prod(sims.x_shape)))
+        network = build(self.architecture, *sizes, self.settings, key=network_key)
         training = self.training_for(len(sims))
-        task = Task(latent_score_loss, rows(sims), None if others is None else lambda: rows(next(others)))
+        fresh = None if others is None else lambda: rows(latent_pairs(next(others), rng))
+        task = Task(latent_score_loss, rows(pairs), fresh)
         monitor = Monitor(progress=progress, checkpoint=checkpoint)
         network, history = train(network, task, training, key=train_key, monitor=monitor)
         details = {"settings": self.settings, "training": asdict(training), **history.as_dict()}
-        return FunctionFit(network, standardizer, sims, sims.theta, details)
+        return FunctionFit(network, standardizer, sims, pairs.theta, details)
 
 
 @dataclass(frozen=True)
@@ -327,10 +332,3 @@ def _rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:
     standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x)
     u, x = standardizer.inputs(sims.drawn_at, sims.x)
     return standardizer, Rows(u, x.reshape(len(x), -1))
-
-
-def _targets(sims: Simulations) -> np.ndarray:
-    target = sims.latent_score()
-    if not np.isfinite(target).all():
-        raise TrainingError("latent: its score is NaN or infinite for some records. Check its log_prob or score.")
-    return target
