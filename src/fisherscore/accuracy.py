@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ._support.arguments import as_count, as_finite
+from ._support.grid import region_grid as region_grid
 from .errors import MissingExtraError
 from .problems.problem import Problem
 from .score.model import ScoreModel
@@ -67,14 +68,6 @@ def score_error_of(estimate: np.ndarray, truth: np.ndarray) -> ScoreError:
         median=float(np.median(errors)),
         num_pairs=len(errors),
     )
-
-
-def region_grid(model: ScoreModel | Problem, num_per_axis: int, margin: float = 0.0) -> np.ndarray:
-    """Lay a grid over the training region, leaving a margin (a fraction of each range) at the edges; shape (n, p)."""
-    region = model.proposal if isinstance(model, Problem) else model
-    shrink = margin * (region.high - region.low)
-    axes = np.linspace(region.low + shrink, region.high - shrink, num_per_axis, axis=-1)
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
 def field_error(model: ScoreModel, problem: Problem, x_obs: Any, *, num_per_axis: int = 31) -> FieldError:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._support.arguments import as_indices, as_theta
-from .accuracy import region_grid
+from ._support.grid import region_grid
 from .errors import ArgumentError
-from .score.model import ScoreModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,10 +39,10 @@ def label(model: Any, index: int) -> str:
 
 
 def score_field(
-    model: ScoreModel,
+    model: Any,
     x_obs: Any,
     *,
-    exact: ScoreModel | None = None,
+    exact: Any = None,
     truth: Any = None,
     fisher: Any = None,
     num_per_axis: int = 13,

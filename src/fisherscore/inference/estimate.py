@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from scipy.stats import qmc
 
 from .._support.arguments import as_count, as_theta
+from .._support.quadrature import gauss_legendre
 from .._support.rows import rows_mapped
 from ..errors import ArgumentError
 from ..score.combined import observed
@@ -26,8 +27,7 @@ from ..score.model import ScoreModel
 _TOLERANCE = 1e-3
 _NUM_STARTS = 64
 _MOST_HALVINGS = 10
-_GAUSS = np.polynomial.legendre.leggauss(4)
-_NODES, _WEIGHTS = ((1 + _GAUSS[0]) / 2).astype(np.float32), _GAUSS[1].astype(np.float32)
+_NODES, _WEIGHTS = gauss_legendre(4)
 # No step moves a parameter by more than this fraction of its range.
 _LONGEST_STEP = 0.2
 

@@ -21,15 +21,16 @@ from jaxtyping import Array, Float
 from numpyro.distributions.transforms import biject_to
 
 from .._support.arguments import check_names
+from .._support.quadrature import gauss_legendre
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
 
 # Stands for the logarithm of zero. Finite, so that a tempered likelihood 0 · ℓ is 0, and small enough that the square
 # of a gradient this steep does not overflow in single precision, which would let a sampler accept anything.
 NOTHING = -1e10
-_GAUSS = np.polynomial.legendre.leggauss(6)
-_NODES = np.append((1 + _GAUSS[0]) / 2, 1.0).astype(np.float32)
-_WEIGHTS = (_GAUSS[1] / 2).astype(np.float32)
+_NODES, _WEIGHTS = gauss_legendre(6)
+# The nodes of the line integral and, last, its end.
+_POINTS = np.append(_NODES, np.float32(1.0))
 
 
 class Target(eqx.Module):
@@ -86,7 +87,7 @@ def _bounded(value: Array) -> Array:
 def _line_integral(model: ScoreModel, theta: Array, x: Any, anchor: Array) -> Array:
     here = jax.lax.stop_gradient(theta)
     # The nodes and, last, the point itself in one call: many small evaluations cost more than one larger.
-    points = anchor + _NODES[:, None] * (here - anchor)
+    points = anchor + _POINTS[:, None] * (here - anchor)
     scores = jax.vmap(model.score_one, (0, None))(points, x)
     integral = jnp.asarray(_WEIGHTS) @ (scores[:-1] @ (here - anchor))
     # The value of the integral with the gradient ŝ(θ): the bracket is zero but for its derivative.
