@@ -70,7 +70,7 @@ def test_a_good_file_is_read(write, tmp_path):
     assert c.title == "A test" and c.out == tmp_path / "results" and c.seed == 3
     assert c.proposal.names == ("a", "b") and c.proposal.units == ("", "km")
     assert (c.num_simulations, c.num_test, c.num_forecast) == (300, 0, 300)
-    assert c.engine == {"workers": 2} and c.forecast_at == {"a": 0.5, "b": 2.5} and c.recipe == "auto"
+    assert c.engine == {"workers": 2} and c.forecast_theta0 == {"a": 0.5, "b": 2.5} and c.recipe == "auto"
     assert float(c.prior["a"].scale) == pytest.approx(0.1)
     np.testing.assert_array_equal(c.observation.x, [0.5, 2.5])
 
@@ -197,4 +197,4 @@ def test_every_commented_line_of_the_template_works_when_uncommented(tmp_path):
             lines[n] = lines[n][2:]
     path.write_text("\n".join(lines))
     c = read_configuration(path)
-    assert c.engine == {"workers": 8} and c.sampler["num_chains"] == 4 and c.forecast_at is not None
+    assert c.engine == {"workers": 8} and c.sampler["num_chains"] == 4 and c.forecast_theta0 is not None

@@ -88,7 +88,7 @@ class Configuration:
     allow_failures: bool
     observation: Observation | None
     prior: dict[str, dist.Distribution]
-    forecast_at: dict[str, float] | None
+    forecast_theta0: dict[str, float] | None
     sampler: dict[str, Any]
 
     def check_observation(self, shape: tuple[int, ...]) -> None:
@@ -133,7 +133,7 @@ def read_configuration(path: str | Path) -> Configuration:
         **_fit(document),
         observation=_observation(document, folder, proposal),
         prior=_prior(document, proposal),
-        forecast_at=_forecast(document, proposal),
+        forecast_theta0=_forecast(document, proposal),
         sampler=_sampler(document),
     )
     if shape is not None:
