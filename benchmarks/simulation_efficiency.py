@@ -46,6 +46,7 @@ PROBLEMS = {
 NUMBERS = (200, 500, 2_000, 10_000, 20_000, 100_000)
 PARTS = (*CLOSED_FORMS, "density")
 METHODS = ("auto", *PARTS, "paper", "nle")
+LABELS = {"auto": "default (auto)", "nle": "neural likelihood of sbi", "paper": "the paper's recipe"}
 NUM_PAIRS = 4_000
 
 
@@ -157,7 +158,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def draw(rows: list[dict[str, Any]], out: Path) -> None:
     for name in sorted({r["problem"] for r in rows}):
-        figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+        figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
         for method in METHODS:
             mine = [r for r in rows if r["problem"] == name and r["method"] == method]
             numbers = sorted({r["num_simulations"] for r in mine})
@@ -166,7 +167,7 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
             means = [np.mean([r["score_error"] for r in mine if r["num_simulations"] == n]) for n in numbers]
             plain = {"linewidth": 1.2, "color": f"C{METHODS.index(method)}"}
             bold = {"linewidth": 3, "color": "black", "zorder": 5} if method == "auto" else plain
-            axes.loglog(numbers, means, "o-", label=method, **bold)
+            axes.loglog(numbers, means, "o-", label=LABELS.get(method, method), **bold)
         axes.axhline(1.0, color="grey", linestyle=":", linewidth=1)
         axes.set_title(f"{name.replace('_', ' ')} (dotted: predicting zero)", fontsize=11)
         axes.set_xlabel("simulations")
@@ -190,7 +191,7 @@ def main() -> None:
         options.methods = ["auto", "gaussian", "quasi_score"]
     options.out.mkdir(parents=True, exist_ok=True)
     rows = json.loads(_path(options.out).read_text())["rows"] if _path(options.out).exists() else []
-    for name in options.problems:
+    for name in options.problems if options.methods else ():
         rows = _merged(rows, run(name, options, rows))
     print(table(rows))
     draw(rows, options.out)
