@@ -18,7 +18,8 @@ EXAMPLES = ROOT / "examples"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # What a page may show without running it, with or without a prompt.
 SHOWN_ONLY = re.compile(
-    r"(\$ )?((pip|make|sbatch|srun|python -m venv|git|cd|source)( |$)|fisherscore --install-completion$)|#"
+    r"(\$ )?((pip|make|sbatch|srun|python -m venv|git|cd|source)( |$)|python benchmarks/\w+\.py"
+    r"|fisherscore --install-completion$)|#"
 )
 
 
