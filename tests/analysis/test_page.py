@@ -17,7 +17,7 @@ def test_everything_is_escaped_and_nothing_is_fetched(tmp_path):
     page.verdict("a & b", good=False)
     page.section("<b>", "<i>")
     page.table(("<th>",), [("<td>",)])
-    page.text("<pre>")
+    page.preformatted("<pre>")
     page.settings({"<k>": "<v>"})
     picture = tmp_path / "p.png"
     fs.plot.save_figure(fs.plot.score_field(fs.problems.linear_gaussian().exact_model(), [0.0, 0.0]), picture)
