@@ -20,6 +20,9 @@ seed = 3
 python = "model_of_test.py:draw"
 shape = 2
 
+[engine]
+workers = 2
+
 [parameters]
 a = [0.0, 1.0]
 b = { range = [2.0, 3.0], unit = "km" }
@@ -27,9 +30,6 @@ b = { range = [2.0, 3.0], unit = "km" }
 [budget]
 simulations = 300
 test = 0
-
-[engine]
-workers = 2
 
 [observation]
 values = [0.5, 2.5]
