@@ -66,7 +66,7 @@ def init(
 ) -> None:
     """Write a commented analysis file, and beside it a small simulator to start from; both run as they are."""
     with _errors():
-        from .analysis.configuration import write_template
+        from .analysis.template import write_template
 
         written = write_template(file)
         typer.echo(f"wrote {' and '.join(map(str, written))}. Next: fisherscore run {file}")

@@ -119,7 +119,7 @@ def _posterior(page: Page, configuration: Configuration, results: dict[str, Any]
     words = ", ".join(f"{n}: {' '.join(f'{k} {v}' for k, v in law.items())}" for n, law in prior.items())
     page.section("Posterior", f"Prior: {words + '; all else ' if words else ''}uniform over the training region.")
     page.figure(folder / "posterior.png", _POSTERIOR)
-    page.text(results["sample"]["result"]["table"])
+    page.preformatted(results["sample"]["result"]["table"])
     if (folder / "score_field.png").exists():
         page.section("Score field")
         page.figure(folder / "score_field.png", _FIELD)
@@ -196,5 +196,5 @@ def _provenance(page: Page, configuration: Configuration, results: dict[str, Any
         }
     )
     page.section("To reproduce it", f"With the simulator and this file as {file.name}:")
-    page.text(f"fisherscore run {file.name}")
-    page.text(configuration.document.text)
+    page.preformatted(f"fisherscore run {file.name}")
+    page.preformatted(configuration.document.text)
