@@ -31,7 +31,7 @@ def public():
         ("accuracy", members_in_reference("accuracy")),
         ("problems", fs.problems.__all__),
     ):
-        things |= {f"{module}.{name}": getattr(getattr(fs, module), name) for name in names}
+        things |= {f"{module}.{name}": getattr(getattr(fs, module), name, None) for name in names}
     return things
 
 
@@ -87,6 +87,8 @@ def misses_of_class(cls):
 def misses(thing):
     """Return what the docstring of a public thing lacks."""
     doc = inspect.getdoc(thing)
+    if thing is None:
+        return ["the thing itself, which the reference names and the package does not have"]
     if not doc:
         return ["docstring"]
     missing = [] if ">>> " in doc else ["example"]
