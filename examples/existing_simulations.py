@@ -98,13 +98,13 @@ print(f"estimated error {model.estimated_error:.4f}")
 # estimated error 0.0145
 # ```
 #
-# Rows outside the proposal's region may stay: they help at its edge. `recipe="paper"` is not for tables, because it
-# needs noise added to the parameters before each run.
+# Rows outside the proposal's region may stay: they help at its edge. `recipe="paper"` is not for tables, because it has
+# to know how the parameters were drawn.
 #
 # ## Check
 #
 # `fs.diagnose` tests what holds for every score, whatever the truth, on rows the fit has not seen. The check of
-# residuals needs the paper's latent noise and is left out for tables.
+# residuals is made only where simulations have a latent, which tables do not.
 
 
 # %%
