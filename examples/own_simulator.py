@@ -162,7 +162,7 @@ fs.plot.save_figure(fs.plot.identities(checks), "identities.png")
 #
 # If more simulations do not help, the data may depend on the parameters in a way that is hard to learn, such as a jump.
 # Then use summaries that vary smoothly. The last check is about your data and not about the fit: no number of
-# simulations mends a simulator that is not what nature does.
+# simulations repairs a simulator that does not do what nature does.
 #
 # ## 7. Best fit and forecast
 
