@@ -53,3 +53,49 @@ def test_every_file_of_results_is_used(monkeypatch):
     for make in results.TABLES.values():
         make()
     assert names == {file.stem for file in results.RESULTS.glob("*.json")}
+
+
+def figures_in_prose():
+    """Return sentences of other pages that quote results, with the figures the files say."""
+    number, rows = results.number, results.read("simulation_efficiency")["rows"]
+
+    def error(problem, num, method):
+        return number(results.mean(results.errors_of(rows, problem, num, method)))
+
+    papers = [r for r in results.read("weak_lensing")["rows"] if r["recipe"].startswith("paper")]
+    paper = " and ".join(number(r["score_error"]) for r in papers)
+    closed_forms = ("gaussian", "location_scale", "quasi_score", "mapped")
+    best = min((error("two_signs", 20_000, form) for form in closed_forms), key=float)
+    moons = results.read("two_moons")["rows"][0]
+    forecasts = results.read("forecast")["forecasts"]
+    bounds = [r for r in forecasts if r["estimate"] == "bound"]
+    claim = max(r["largest_claim_in_standard_errors"] for r in bounds)
+    noisy = {r["estimate"]: r["mean_trace_ratio"] for r in forecasts if r["score"] == "noisy (control)"}
+    return [
+        ("tutorials/weak_lensing.md", f"has {paper} on this problem in two fits to 100,000 simulations"),
+        (
+            "explanation/method.md",
+            f"an error of {paper} (two fits) on weak lensing with 100,000 simulations and the default one of "
+            f"{error('weak_lensing', 10_000, 'auto')} with 10,000",
+        ),
+        (
+            "explanation/method.md",
+            f"20,000 simulations) the default has an error of {error('two_signs', 20_000, 'auto')}, "
+            f"the best closed form {best}",
+        ),
+        ("explanation/when_not.md", f"error {error('ten_parameters', 2_000, 'auto')} with 2,000 simulations"),
+        (
+            "explanation/when_not.md",
+            f"a mean C2ST of {moons['mean_c2st']:.3f} and a worst of {max(moons['c2st']):.3f}",
+        ),
+        ("explanation/errors.md", f"the largest claim beyond the exact matrix was {claim:.1f} standard errors"),
+        (
+            "explanation/errors.md",
+            f"the plug-in claimed {noisy['plug_in']:.2f} and the bound {noisy['bound']:.2f} of the exact information",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("page", "sentence"), figures_in_prose())
+def test_figures_quoted_in_prose_are_those_of_the_files(page, sentence):
+    assert sentence in " ".join((ROOT / "docs" / page).read_text().split())
