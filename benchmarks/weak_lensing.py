@@ -76,7 +76,7 @@ def measure(problem: Problem, name: str, model: Any, exact: ExactPosterior, num_
     distances, learned_inside, exact_inside = [], [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fs.FisherScoreWarning)
-        forecasts = fs.forecast(model, grid, simulator, num_simulations=20_000, seed=5)
+        forecasts = fs.forecast_grid(model, grid, simulator, num_simulations=20_000, seed=5)
         for i, (theta, x) in enumerate(zip(truths, mocks, strict=True)):
             learned = fs.sample(model, x, seed=i).samples
             reference = exact.sample(x, len(learned), seed=i)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
-from fisherscore.inference.diagnostics import uniformity
+from fisherscore.inference.calibration import uniformity
 
 COVARIANCE = np.array([[0.09, 0.045], [0.045, 0.09]])
 TOY = fs.problems.linear_gaussian(covariance=COVARIANCE, latent_covariance=0.4 * COVARIANCE)
@@ -29,7 +29,7 @@ BROKEN = {
 def test_a_good_model_passes_every_identity():
     diagnosis = fs.diagnose(EXACT, SIMS, num_posteriors=0)
     assert diagnosis.passed and [c.verdict for c in diagnosis.checks] == ["pass"] * 4
-    assert "All 4 checks passed" in diagnosis.table()
+    assert "All 4 checks passed" in str(diagnosis)
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -37,7 +37,7 @@ def test_a_model_broken_in_one_way_fails_that_identity(name):
     diagnosis = fs.diagnose(BROKEN[name], SIMS, num_posteriors=0)
     assert diagnosis[name].verdict == "FAIL" and not diagnosis.passed
     assert diagnosis[name].value > 3 * diagnosis[name].standard_error
-    assert "Do not trust this model" in diagnosis.table()
+    assert "Do not trust this model" in str(diagnosis)
 
 
 def test_breaks_that_an_identity_cannot_see_leave_it_alone():
@@ -77,7 +77,7 @@ def test_too_few_simulations_are_called_unclear_not_passed():
     few = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 150, latent=TOY.latent)
     diagnosis = fs.diagnose(EXACT, few, num_posteriors=0)
     assert diagnosis["information"].verdict == "unclear" and diagnosis.passed
-    assert "cannot be told" in diagnosis.table()
+    assert "cannot be told" in str(diagnosis)
 
 
 def test_identities_raise_few_false_alarms():
@@ -112,7 +112,7 @@ def test_a_strange_observation_is_flagged():
         fs.diagnose(model, trained_on)
     assert fs.diagnose(model, SIMS, x_obs=[0.5, 0.5], num_posteriors=0)["observation"].verdict == "pass"
     strange = fs.diagnose(model, SIMS, x_obs=[7.0, -7.0], num_posteriors=0)
-    assert strange["observation"].verdict == "FAIL" and "unlike anything simulated" in strange.table()
+    assert strange["observation"].verdict == "FAIL" and "unlike anything simulated" in str(strange)
 
 
 def test_pictures():

@@ -26,8 +26,8 @@ from ..fitting.recipes import MOST_FAILURES, fit
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.forecasting import forecast
-from ..inference.nuts import sample
 from ..inference.posterior import Posterior
+from ..inference.sampling import sample
 from ..score.fitted import FittedScore, load
 from ..simulation.campaign import merge_campaigns, simulate
 from ..simulation.execution.ledger import FILE as LEDGER
@@ -205,7 +205,7 @@ class Analysis:
             if c.proposal.num_parameters > 1:
                 plot.save_figure(plot.fisher_ellipses(found), self.out / "forecast.png")
             return {
-                "at": dict(zip(found.names, found.theta.tolist(), strict=True)),
+                "at": dict(zip(found.names, found.theta0.tolist(), strict=True)),
                 "chosen": why,
                 "names": list(found.names),
                 "sigma": found.sigma.tolist(),
@@ -216,7 +216,7 @@ class Analysis:
                 "fisher": found.fisher.tolist(),
                 "fisher_bound": found.fisher_bound.tolist(),
                 "num_simulations": found.num_simulations,
-                "table": found.table(),
+                "table": str(found),
             }
 
         self._stage("forecast", work)
@@ -279,7 +279,7 @@ class Analysis:
                 "interval": np.quantile(posterior.samples, [0.16, 0.84], axis=0).T.tolist(),
                 "problems": list(posterior.problems),
                 "rarity": posterior.rarity,
-                "table": posterior.table(),
+                "table": str(posterior),
             }
 
         self._stage("sample", work)
@@ -316,10 +316,10 @@ class Analysis:
                 plot.save_figure(plot.coverage(found), self.out / "coverage.png")
             return {
                 "passed": found.passed,
-                "verdict": found.table().split("\n")[0],
+                "verdict": str(found).split("\n")[0],
                 "checks": [asdict(check) for check in found.checks],
                 "num_simulations": found.num_simulations,
-                "table": found.table(),
+                "table": str(found),
             }
 
         self._stage("check", work)

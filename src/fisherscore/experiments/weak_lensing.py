@@ -17,11 +17,13 @@ from ..accuracy import field_error, forecast_error, region_grid, score_error
 from ..analysis.page import Page
 from ..errors import FisherScoreWarning
 from ..fitting.recipes import fit
-from ..inference.diagnostics import Diagnosis, diagnose
+from ..inference.diagnosis import Diagnosis
+from ..inference.diagnostics import diagnose
 from ..inference.estimate import Estimate, maximum_likelihood
-from ..inference.forecasting import Forecast, forecast
-from ..inference.nuts import sample
+from ..inference.forecast import Forecast
+from ..inference.forecasting import forecast, forecast_grid
 from ..inference.posterior import Posterior
+from ..inference.sampling import sample
 from ..problems import Problem, weak_lensing
 from ..problems.weak_lensing import FIDUCIAL
 from ..score.fitted import FittedScore
@@ -162,7 +164,7 @@ def _forecast(study: _Study) -> tuple[float, Forecast]:
     num = study.effort.num_forecast
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FisherScoreWarning)  # plug-in and bound stand side by side in the table
-        forecasts = forecast(study.model, grid, study.simulator, num_simulations=num, seed=study.seed + 5)
+        forecasts = forecast_grid(study.model, grid, study.simulator, num_simulations=num, seed=study.seed + 5)
         here = forecast(study.model, study.truth, study.simulator, num_simulations=num, seed=study.seed + 50)
     fishers = study.problem.fisher(grid)
     plot.save_figure(plot.fisher_ellipses(forecasts, exact=list(fishers)), study.out / "figure4_fisher.png")
@@ -234,7 +236,7 @@ def _write_page(
 ) -> None:
     out = study.out
     page = Page("Weak lensing: score, forecast and posterior")
-    page.verdict(checks.table().split("\n")[0], good=checks.passed)
+    page.verdict(str(checks).split("\n")[0], good=checks.passed)
     page.verdict(
         f"Against the exact score: error {result['score_error']['mean']:.4f} (0 is perfect, 1 is predicting zero).",
         good=result["score_error"]["mean"] < 0.1,
@@ -245,7 +247,7 @@ def _write_page(
         [
             (
                 name,
-                f"{here.theta[i]:.4f}",
+                f"{here.theta0[i]:.4f}",
                 f"{result['exact_sigma'][i]:.4f}",
                 f"{here.sigma[i]:.4f}",
                 f"{here.sigma_bound[i]:.4f}",
@@ -263,14 +265,14 @@ def _write_page(
     )
     page.section("Posterior", "Figure 3 of the paper.")
     page.figure(out / "figure3_posterior.png", "Posterior under a uniform prior, from learned and exact scores.")
-    page.text(learned.table())
+    page.text(str(learned))
     page.section("Forecasts", "Figure 4 of the paper.")
     page.figure(out / "figure4_fisher.png", "One-sigma Fisher ellipses at nine cosmologies, learned and exact.")
-    page.text(here.table())
+    page.text(str(here))
     page.section("Checks", "None of these uses the exact score.")
     page.figure(out / "identities.png", "How far the learned score is from obeying the identities every score obeys.")
     page.figure(out / "coverage.png", "Coverage and ranks of posteriors of simulated data; the diagonal is right.")
-    page.text(checks.table())
+    page.text(str(checks))
     page.section("Settings")
     page.settings({k: result[k] for k in _SETTINGS} | {"data sha256": study.model.provenance["data_sha256"]})
     page.write(out / "report.html")
