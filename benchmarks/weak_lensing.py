@@ -28,7 +28,8 @@ import fisherscore as fs
 from fisherscore._support.versions import versions, write_json
 from fisherscore.accuracy import c2st, field_error, forecast_error, region_grid, score_error
 from fisherscore.problems import Problem
-from fisherscore.problems.weak_lensing import FIDUCIAL, UNIT, fiducial_covariance, spectra
+from fisherscore.problems.lensing_spectra import FIDUCIAL, fiducial_covariance, spectra
+from fisherscore.problems.weak_lensing import UNIT
 
 HERE = Path(__file__).parent / "results"
 MULTIPOLES, REDSHIFTS = np.logspace(1, 3, 5), (1.0, 0.5)
