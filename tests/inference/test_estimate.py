@@ -83,6 +83,11 @@ def test_shapes_and_printing():
     assert "100.0% converged" in str(many)
     one = fs.maximum_likelihood(TOY.exact_model(), x[0, 0])
     assert one.theta.shape == (2,) and "theta1 = " in str(one) and "converged" in str(one)
+    assert "observations" in repr(many) and repr(one).endswith("; converged)")
+    assert "<th>theta1</th>" in one._repr_html_() and "100.0% converged" in many._repr_html_()
+    assert len(one.plot().lines) == 3 and len(many.plot(names=["theta2", "theta1"]).lines) == 1
+    outside = fs.maximum_likelihood(TOY.exact_model(), [5.0, 0.0])
+    assert outside.plot().lines and "not converged" in repr(outside)
 
 
 @pytest.mark.parametrize(
