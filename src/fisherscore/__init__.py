@@ -29,18 +29,20 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .fitting.recipes import Recipe as Recipe
     from .fitting.recipes import fit as fit
     from .fitting.train import Training as Training
+    from .inference.calibration import check_calibration as check_calibration
     from .inference.compression import Summary as Summary
     from .inference.compression import compress as compress
-    from .inference.diagnostics import Check as Check
-    from .inference.diagnostics import Diagnosis as Diagnosis
+    from .inference.diagnosis import Check as Check
+    from .inference.diagnosis import Diagnosis as Diagnosis
     from .inference.diagnostics import diagnose as diagnose
     from .inference.estimate import Estimate as Estimate
     from .inference.estimate import maximum_likelihood as maximum_likelihood
     from .inference.fisher_matrix import FisherMatrix as FisherMatrix
-    from .inference.forecasting import Forecast as Forecast
+    from .inference.forecast import Forecast as Forecast
     from .inference.forecasting import forecast as forecast
-    from .inference.nuts import sample as sample
+    from .inference.forecasting import forecast_grid as forecast_grid
     from .inference.posterior import Posterior as Posterior
+    from .inference.sampling import sample as sample
     from .score.combined import CombinedScore as CombinedScore
     from .score.combined import combine as combine
     from .score.fitted import FittedScore as FittedScore
@@ -74,7 +76,9 @@ _HOMES = {
     "simulation.campaign": ("merge_campaigns", "simulate"),
     "score.combined": ("CombinedScore", "combine"),
     "inference.compression": ("Summary", "compress"),
-    "inference.diagnostics": ("Check", "Diagnosis", "diagnose"),
+    "inference.calibration": ("check_calibration",),
+    "inference.diagnosis": ("Check", "Diagnosis"),
+    "inference.diagnostics": ("diagnose",),
     "errors": (
         "ArgumentError",
         "CampaignError",
@@ -88,14 +92,15 @@ _HOMES = {
     ),
     "inference.estimate": ("Estimate", "maximum_likelihood"),
     "inference.fisher_matrix": ("FisherMatrix",),
-    "inference.forecasting": ("Forecast", "forecast"),
+    "inference.forecast": ("Forecast",),
+    "inference.forecasting": ("forecast", "forecast_grid"),
     "simulation.latent": ("CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),
     "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
-    "inference.nuts": ("sample",),
+    "inference.sampling": ("sample",),
     "score.model": ("FunctionScore", "ScoreModel"),
     "simulation.simulations": ("Simulations", "from_table"),
     "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),

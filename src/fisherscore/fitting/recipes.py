@@ -26,7 +26,7 @@ from ..potentials.networks import Network, build_network
 from ..score.fitted import FittedScore
 from ..score.model import Provenance
 from ..score.standardize import Standardizer
-from ..score.training_summary import Reference
+from ..score.training_summary import TrainingSummary
 from ..simulation.failures import thinned_rows
 from ..simulation.simulations import Simulations
 from ..simulation.stored import StoredSimulations
@@ -384,11 +384,11 @@ def _check_failures(sims: Simulations, allowed: bool) -> None:
     warnings.warn(text, FisherScoreWarning, stacklevel=3)
 
 
-def _reference(network: Network, theta: np.ndarray, x: np.ndarray) -> Reference:
+def _reference(network: Network, theta: np.ndarray, x: np.ndarray) -> TrainingSummary:
     """Let the model remember its training data, or a good part of them."""
     rows = slice(0, _REMEMBERED)
     score = jax.jit(jax.vmap(network))(jnp.asarray(theta[rows], jnp.float32), jnp.asarray(x[rows], jnp.float32))
-    return Reference.of(theta[rows], x[rows], np.asarray(score, np.float64))
+    return TrainingSummary.of(theta[rows], x[rows], np.asarray(score, np.float64))
 
 
 def _targets(sims: Simulations) -> np.ndarray:
@@ -411,7 +411,7 @@ def _model(
     return FittedScore(
         network=network,
         standardizer=standardizer,
-        reference=_reference(network, theta, x),
+        training_summary=_reference(network, theta, x),
         low=sims.proposal.low,
         high=sims.proposal.high,
         names=sims.proposal.names,
