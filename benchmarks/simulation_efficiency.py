@@ -88,7 +88,8 @@ def neural_likelihood(sims: Any, seed: int, theta: np.ndarray, x: np.ndarray) ->
 
 def measure(problem: Any, method: str, num: int, seed: int, test: tuple[np.ndarray, ...]) -> dict[str, Any]:
     theta, x, truth = test
-    sims = fs.simulate(problem.simulator, problem.proposal, num, seed=seed, progress=False)
+    latent = "additive" if method == "paper" else None
+    sims = fs.simulate(problem.simulator, problem.proposal, num, latent=latent, seed=seed, progress=False)
     started = time.perf_counter()
     scores, own = fitted_score(method, sims, seed, (theta, x))
     seconds = time.perf_counter() - started

@@ -57,7 +57,10 @@ def run(
     with stopwatch.time("set up"):
         problem = weak_lensing()
     with stopwatch.time("simulate"):
-        sims = simulate(problem.simulator, problem.proposal, num_simulations, seed=seed, progress=progress)
+        latent = "additive" if recipe == "paper" else None  # the paper's data, to the letter
+        sims = simulate(
+            problem.simulator, problem.proposal, num_simulations, latent=latent, seed=seed, progress=progress
+        )
     with stopwatch.time("fit"):
         model = fit(sims, recipe=recipe, seed=seed, progress=progress)
         model.save(out / "model")

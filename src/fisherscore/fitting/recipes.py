@@ -28,8 +28,8 @@ from ..score.model import Provenance
 from ..score.standardize import Standardizer
 from ..score.training_summary import TrainingSummary
 from ..simulation.failures import thinned_rows
+from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
-from ..simulation.stored import StoredSimulations
 from .auto import ResidualTrainer, Trainer, fit_stack
 from .train import History, Training, latent_score_loss, train
 from .trainers import LARGEST_DATA as LARGEST_FOR_DENSITY
@@ -232,7 +232,7 @@ class AutoRecipe(Recipe):
 
 def _evened(sims: Simulations, seed: int) -> Simulations:
     """Undo what failures do to the law of x given θ, where the simulator was run at a latent of the user's own."""
-    if sims.weights is None or sims.additive or not sims.has_latent:
+    if sims.weights is None or sims.latent_model is None or isinstance(sims.latent_model, AdditiveLatent):
         return sims
     return replace(sims.take(thinned_rows(sims.weights, seed)), weights=None)
 
@@ -273,15 +273,16 @@ def fit(
         raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
     chosen = _named(recipe, sims)
     _check_failures(sims, allow_failures)
-    if isinstance(sims, StoredSimulations) and _COPIES_OF_ALL * sims.num_bytes > (most := _memory(memory)):
+    if sims.folder is not None and _COPIES_OF_ALL * sims.num_bytes > (most := _memory(memory)):
         if checkpoint is not None:
             raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
         return _fit_larger_than_memory(chosen, sims, most, seed=as_seed(seed), progress=progress)
-    good = replace(sims.ok(), provenance={**sims.provenance, "failure_rate": sims.failure_rate})
+    good = sims.ok()
     if len(good) < _FEWEST:
         raise ArgumentError(f"sims: expected at least {_FEWEST} simulations that succeeded, got {len(good)}.")
     _warn_if_imprecise(good)
-    return chosen.fit(good, seed=as_seed(seed), progress=progress, checkpoint=checkpoint)
+    model = chosen.fit(good, seed=as_seed(seed), progress=progress, checkpoint=checkpoint)
+    return replace(model, provenance=Provenance({**model.provenance, "failure_rate": sims.failure_rate}))
 
 
 def _memory(gigabytes: float | None) -> float:
@@ -298,7 +299,7 @@ def _memory(gigabytes: float | None) -> float:
 
 
 def _fit_larger_than_memory(
-    recipe: Recipe, sims: StoredSimulations, num_bytes: float, *, seed: int, progress: bool | None
+    recipe: Recipe, sims: Simulations, num_bytes: float, *, seed: int, progress: bool | None
 ) -> FittedScore:
     """Fit to random parts of a campaign, each a fraction of the memory, since training needs several copies."""
     size = int(len(sims) * num_bytes / sims.num_bytes / _COPIES)
@@ -326,7 +327,9 @@ def _named(recipe: Any, sims: Simulations) -> Recipe:
     if recipe == "auto":
         return AutoRecipe()
     if recipe == "paper":
-        return PaperRecipe() if sims.additive else PaperRecipe.toy()
+        if sims.latent_model is None:
+            raise ArgumentError('recipe: "paper" needs a latent. Simulate with latent="additive" or one of your own.')
+        return PaperRecipe() if isinstance(sims.latent_model, AdditiveLatent) else PaperRecipe.toy()
     raise ArgumentError(f'recipe: expected "auto", "paper" or a recipe object, got {recipe!r}.')
 
 
@@ -373,8 +376,8 @@ def _check_failures(sims: Simulations, allowed: bool) -> None:
         "learns the score of x given success. Failures that depend on the parameters alone are made up for; those that "
         "depend on the data cannot be, and bias the score."
     )
-    stored = isinstance(sims, StoredSimulations)
-    if sims.additive and not stored and not sims.proposal.inside(sims.latent[sims.status != "ok"]).all():
+    additive = sims.folder is None and isinstance(sims.latent_model, AdditiveLatent)
+    if additive and not sims.proposal.inside(sims.drawn_at[sims.status != "ok"]).all():
         text += (
             " Some failed just outside the proposal's range, where noise added to the parameters had taken them: if "
             "that is the reason, narrow the range a little (the noise is 1/200 of it) or pass a latent of your own."
@@ -439,9 +442,9 @@ def _provenance(recipe: Recipe, sims: Simulations, seed: int) -> dict[str, Any]:
     return {
         "recipe": type(recipe).__name__,
         "seed": seed,
-        "simulations": dict(sims.provenance),
+        "simulations": sims.origin.as_dict(),
         "num_simulations": len(sims),
-        "failure_rate": sims.provenance.get("failure_rate", sims.failure_rate),
+        "failure_rate": sims.failure_rate,
         "data_sha256": sims.fingerprint(),
         "versions": {
             "fisherscore": __version__,
