@@ -25,7 +25,7 @@ import numpy as np
 import fisherscore as fs
 from fisherscore._support.versions import versions, write_json
 from fisherscore.accuracy import score_error_of
-from fisherscore.potentials.closed_form import CLOSED_FORMS
+from fisherscore.potentials.closed_forms import CLOSED_FORMS
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -22,13 +22,14 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .errors import ModelFolderError as ModelFolderError
     from .errors import SimulationError as SimulationError
     from .errors import TrainingError as TrainingError
+    from .fitting.fit import fit as fit
     from .fitting.recipes import AutoRecipe as AutoRecipe
     from .fitting.recipes import ClosedFormRecipe as ClosedFormRecipe
     from .fitting.recipes import NetworkRecipe as NetworkRecipe
     from .fitting.recipes import PaperRecipe as PaperRecipe
     from .fitting.recipes import Recipe as Recipe
-    from .fitting.recipes import fit as fit
     from .fitting.train import Training as Training
+    from .fitting.trainers import DensityTrainer as DensityTrainer
     from .inference.calibration import check_calibration as check_calibration
     from .inference.compression import Summary as Summary
     from .inference.compression import compress as compress
@@ -99,13 +100,15 @@ _HOMES = {
     "inference.posterior": ("Posterior",),
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),
-    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
+    "fitting.fit": ("fit",),
+    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe"),
     "inference.sampling": ("sample",),
     "score.model": ("FunctionScore", "ScoreModel"),
     "simulation.simulations": ("Simulations", "from_table"),
     "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),
     "simulation.status": ("CampaignStatus", "campaign_status"),
     "fitting.train": ("Training",),
+    "fitting.trainers": ("DensityTrainer",),
     "simulation.files": ("export_simulations", "import_simulations"),
 }
 _MODULES = ("accuracy", "plot", "problems")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CampaignError, SimulationError
-from ..fitting.recipes import MOST_FAILURES
+from ..fitting.checks import MAX_FAILURE_RATE
 from ..simulation.campaign import merge_campaigns, open_campaign, simulate
 from ..simulation.execution.ledger import FILE as LEDGER
 from ..simulation.execution.ledger import Ledger
@@ -144,7 +144,7 @@ def _try_simulator(workspace: Workspace) -> None:
         workspace.say("  going on all the same: fit and checks will tell")
 
 
-def refuse_failures(workspace: Workspace, simulations: Simulations, most: float = MOST_FAILURES) -> None:
+def refuse_failures(workspace: Workspace, simulations: Simulations, most: float = MAX_FAILURE_RATE) -> None:
     """Refuse too many failures as ``fit`` does, in words of the analysis file instead of Python."""
     c = workspace.configuration
     if simulations.failure_rate > most and not c.allow_failures:

@@ -18,7 +18,7 @@ import numpy as np
 from .. import plot
 from .._support.text import duration
 from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError
-from ..fitting.recipes import fit
+from ..fitting.fit import fit
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.forecasting import forecast

@@ -12,7 +12,7 @@ from .. import plot
 from .._support.versions import print_table, write_json
 from ..accuracy import forecast_error, region_grid
 from ..errors import FisherScoreWarning
-from ..fitting.recipes import fit
+from ..fitting.fit import fit
 from ..inference.diagnosis import Diagnosis
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
