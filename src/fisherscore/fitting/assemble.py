@@ -17,7 +17,7 @@ from ..potentials.base import ScoreFunction
 from ..score.fitted import FittedScore
 from ..score.model import Provenance
 from ..score.standardize import Standardizer
-from ..score.training_summary import Reference
+from ..score.training_summary import TrainingSummary
 from ..simulation.simulations import Simulations
 
 # Training rows from which the Fisher surface and the spread of x are estimated; more would not sharpen them.
@@ -53,7 +53,7 @@ def assemble(fitted: FunctionFit, origin: FitOrigin) -> FittedScore:
     return FittedScore(
         function=fitted.function,
         standardizer=fitted.standardizer,
-        reference=_reference(fitted),
+        training_summary=_training_summary(fitted),
         low=sims.proposal.low,
         high=sims.proposal.high,
         names=sims.proposal.names,
@@ -63,12 +63,12 @@ def assemble(fitted: FunctionFit, origin: FitOrigin) -> FittedScore:
     )
 
 
-def _reference(fitted: FunctionFit) -> Reference:
+def _training_summary(fitted: FunctionFit) -> TrainingSummary:
     """Let the model remember its training data, or a good part of them."""
     rows = slice(0, _NUM_REMEMBERED)
     theta, x = fitted.standardizer.inputs(fitted.theta[rows], fitted.sims.x[rows])
     score = jax.jit(jax.vmap(fitted.function))(jnp.asarray(theta, jnp.float32), jnp.asarray(x, jnp.float32))
-    return Reference.of(theta, x, np.asarray(score, np.float64))
+    return TrainingSummary.of(theta, x, np.asarray(score, np.float64))
 
 
 def _provenance(sims: Simulations, origin: FitOrigin) -> dict[str, Any]:
