@@ -22,7 +22,7 @@ from ..score.combined import CombinedScore
 from ..score.model import ScoreModel
 from ..simulation.execution.dispatch import draw_block, engine_for
 from ..simulation.execution.engine import Engine
-from ..simulation.execution.run import OK, forecast_stream
+from ..simulation.execution.run import OK, Purpose, Stream
 from ..simulation.simulator import Simulator
 from .fisher_matrix import FisherMatrix
 
@@ -252,7 +252,7 @@ def _scores(
 ) -> np.ndarray:
     """Simulate at ``at`` with the random numbers of ``seed`` and return the scores at θ, NaN where a run failed."""
     rows = np.tile(at, (num, 1))
-    block = draw_block(simulator, rows, forecast_stream(seed), engine)
+    block = draw_block(simulator, rows, Stream(seed, Purpose.FORECAST), engine)
     good = block.status == OK
     if np.mean(~good) > _MOST_FAILURES:
         block.refuse_failures(simulator.name, rows)
