@@ -1,4 +1,4 @@
-"""Check every array shape the package states while the tests run.
+"""For all tests: shared fixtures, a cache of compiled functions, and a check of every array shape the package states.
 
 Only functions that state a shape are checked: the public ones without look at their arguments themselves, and it is
 their messages that the tests want to see.
@@ -10,11 +10,12 @@ import shutil
 import tempfile
 import typing
 
+import pytest
 from beartype import beartype
 from jaxtyping import install_import_hook
 
-# For the type checker, not to be run.
-collect_ignore = ["tests/typing/user_script.py"]
+# For the type checker (make types), not to be run.
+collect_ignore = ["tests/typing"]
 
 # Tests compile the same functions again and again, in two processes: let them share what is compiled. Set before JAX is
 # imported; the worker processes inherit it.
@@ -40,3 +41,14 @@ def check_shapes(function):
 
 
 install_import_hook("fisherscore", "conftest.check_shapes")
+
+
+@pytest.fixture(scope="session")
+def call_cli():
+    """Call the command line in this process, as in ``call_cli("run", path)``; returns exit code and output."""
+    # Imported only now, after the hook above is installed.
+    from typer.testing import CliRunner
+
+    from fisherscore.cli import app
+
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -78,7 +78,7 @@ def ledger(scratch: Path, num: int) -> dict[str, float]:
     }
 
 
-# A process that may use so much memory more than it has after its imports and a first fit.
+# A process whose memory may grow by a given amount after its imports and a first fit.
 LIMITED = """
 import resource, sys, warnings
 import numpy as np

@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import fisherscore as fs
-from fisherscore.cli import app
 
 SOURCE = Path(fs.__file__).parent
 
@@ -45,23 +43,39 @@ def test_import_changes_no_jax_flag_and_is_lazy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_toy_experiment_runs_and_writes_everything(tmp_path):
-    arguments = ["run", "linear-gaussian", "--out", str(tmp_path / "o"), "--num-simulations", "3000"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    assert "score error" in result.output
-    written = json.loads((tmp_path / "o" / "results.json").read_text())
-    assert written["score_error"]["num_pairs"] == 10_000 and 0 < written["score_error"]["mean"] < 1
+def check_toy_results(out):
+    """Check what the toy experiment has written to a folder, and return its numbers."""
+    written = json.loads((out / "results.json").read_text())
+    assert written["score_error"]["num_pairs"] == 10_000
     assert {"median", "maximum"} <= written["field_error"].keys()
     assert written["seeds"]["simulations_and_fit"] == 0 and written["versions"]["jax"]
-    for name in ("score_field.png", "loss_curve.png"):
-        assert (tmp_path / "o" / name).read_bytes()[:4] == b"\x89PNG"
-    fs.load(tmp_path / "o" / "model")
+    assert (out / "score_field.png").read_bytes()[:4] == b"\x89PNG"
+    fs.load(out / "model")
+    return written
 
 
-def test_version_and_bad_arguments():
-    assert fs.__version__ in CliRunner().invoke(app, ["--version"]).output
-    assert CliRunner().invoke(app, ["run", "nonsense", "--out", "x"]).exit_code == 2
+def test_the_toy_experiment_without_training_writes_everything(tmp_path, monkeypatch, call_cli):
+    def closed_form(sims, recipe, **options):
+        return fs.fit(sims, recipe=fs.ClosedFormRecipe("gaussian"), **options)
+
+    monkeypatch.setattr("fisherscore.experiments.linear_gaussian.fit", closed_form)
+    result = call_cli("run", "linear-gaussian", "--out", tmp_path / "o", "--num-simulations", 300)
+    assert result.exit_code == 0, result.output
+    assert "score error" in result.output
+    assert 0 < check_toy_results(tmp_path / "o")["score_error"]["mean"] < 0.1
+
+
+@pytest.mark.slow
+def test_the_toy_experiment_learns_the_score_with_the_papers_network(tmp_path, call_cli):
+    result = call_cli("run", "linear-gaussian", "--out", tmp_path / "o", "--num-simulations", 3000)
+    assert result.exit_code == 0, result.output
+    assert 0 < check_toy_results(tmp_path / "o")["score_error"]["mean"] < 0.3
+    assert (tmp_path / "o" / "loss_curve.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_version_and_bad_arguments(call_cli):
+    assert fs.__version__ in call_cli("--version").output
+    assert call_cli("run", "nonsense", "--out", "x").exit_code == 2
 
 
 def test_score_field_draws_two_parameters_only():
@@ -70,14 +84,8 @@ def test_score_field_draws_two_parameters_only():
         fs.plot.score_field(one, [0.5])
 
 
-def test_a_users_script_passes_the_type_checker_in_strict_mode(tmp_path):
-    script = Path(__file__).parent / "typing" / "user_script.py"
-    unused = [n for n in fs.__all__ if f"fs.{n}" not in script.read_text()]
+def test_the_script_for_the_type_checker_uses_every_public_name():
+    # It is checked by make types, which also fails on a wrong script.
+    script = (Path(__file__).parent / "typing" / "user_script.py").read_text()
+    unused = [name for name in fs.__all__ if f"fs.{name}" not in script]
     assert not unused, f"the script should use these too: {unused}"
-    bad = tmp_path / "bad.py"
-    bad.write_text("import fisherscore as fs\n\nposterior: fs.Forecast = fs.sample(1, [0.0], no_such_option=2)\n")
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file", "/dev/null", "--cache-dir", str(tmp_path)]
-    good = subprocess.run([*mypy, str(script)], check=False, capture_output=True, text=True)
-    assert good.returncode == 0, good.stdout
-    control = subprocess.run([*mypy, str(bad)], check=False, capture_output=True, text=True)
-    assert control.returncode == 1 and control.stdout.count("error:") == 3, control.stdout

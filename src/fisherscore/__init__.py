@@ -7,7 +7,7 @@ module has the name of a function exported here: importing it would put the modu
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:  # the same names for type checkers; a test holds the two lists together
     from . import accuracy as accuracy
@@ -22,25 +22,28 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .errors import ModelFolderError as ModelFolderError
     from .errors import SimulationError as SimulationError
     from .errors import TrainingError as TrainingError
+    from .fitting.fit import fit as fit
     from .fitting.recipes import AutoRecipe as AutoRecipe
     from .fitting.recipes import ClosedFormRecipe as ClosedFormRecipe
     from .fitting.recipes import NetworkRecipe as NetworkRecipe
     from .fitting.recipes import PaperRecipe as PaperRecipe
     from .fitting.recipes import Recipe as Recipe
-    from .fitting.recipes import fit as fit
     from .fitting.train import Training as Training
+    from .fitting.trainers import DensityTrainer as DensityTrainer
+    from .inference.calibration import check_calibration as check_calibration
     from .inference.compression import Summary as Summary
     from .inference.compression import compress as compress
-    from .inference.diagnostics import Check as Check
-    from .inference.diagnostics import Diagnosis as Diagnosis
+    from .inference.diagnosis import Check as Check
+    from .inference.diagnosis import Diagnosis as Diagnosis
     from .inference.diagnostics import diagnose as diagnose
     from .inference.estimate import Estimate as Estimate
     from .inference.estimate import maximum_likelihood as maximum_likelihood
     from .inference.fisher_matrix import FisherMatrix as FisherMatrix
-    from .inference.forecasting import Forecast as Forecast
+    from .inference.forecast import Forecast as Forecast
     from .inference.forecasting import forecast as forecast
-    from .inference.nuts import sample as sample
+    from .inference.forecasting import forecast_grid as forecast_grid
     from .inference.posterior import Posterior as Posterior
+    from .inference.sampling import sample as sample
     from .score.combined import CombinedScore as CombinedScore
     from .score.combined import combine as combine
     from .score.fitted import FittedScore as FittedScore
@@ -74,7 +77,9 @@ _HOMES = {
     "simulation.campaign": ("merge_campaigns", "open_campaign", "simulate"),
     "score.combined": ("CombinedScore", "combine"),
     "inference.compression": ("Summary", "compress"),
-    "inference.diagnostics": ("Check", "Diagnosis", "diagnose"),
+    "inference.calibration": ("check_calibration",),
+    "inference.diagnosis": ("Check", "Diagnosis"),
+    "inference.diagnostics": ("diagnose",),
     "errors": (
         "ArgumentError",
         "CampaignError",
@@ -88,19 +93,22 @@ _HOMES = {
     ),
     "inference.estimate": ("Estimate", "maximum_likelihood"),
     "inference.fisher_matrix": ("FisherMatrix",),
-    "inference.forecasting": ("Forecast", "forecast"),
+    "inference.forecast": ("Forecast",),
+    "inference.forecasting": ("forecast", "forecast_grid"),
     "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),
-    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
-    "inference.nuts": ("sample",),
+    "fitting.fit": ("fit",),
+    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe"),
+    "inference.sampling": ("sample",),
     "score.model": ("FunctionScore", "ScoreModel"),
     "simulation.simulations": ("Simulations", "from_table"),
     "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),
     "simulation.status": ("CampaignStatus", "campaign_status"),
     "fitting.train": ("Training",),
+    "fitting.trainers": ("DensityTrainer",),
     "simulation.files": ("export_simulations", "import_simulations"),
 }
 _MODULES = ("accuracy", "plot", "problems")

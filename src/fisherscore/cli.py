@@ -66,7 +66,7 @@ def init(
 ) -> None:
     """Write a commented analysis file, and beside it a small simulator to start from; both run as they are."""
     with _errors():
-        from .analysis.configuration import write_template
+        from .analysis.template import write_template
 
         written = write_template(file)
         typer.echo(f"wrote {' and '.join(map(str, written))}. Next: fisherscore run {file}")
@@ -124,11 +124,13 @@ def _run_stages(file: Path, stages: tuple[str, ...] | None, as_json: bool) -> No
     with _errors():
         from .analysis.configuration import read_configuration
         from .analysis.report import verdict
-        from .analysis.stages import STAGES, Analysis
+        from .analysis.stages import STAGES, run_stages
+        from .analysis.workspace import Workspace
 
-        analysis = Analysis(read_configuration(file), say=lambda words: typer.echo(words, err=as_json))
-        results = analysis.run(stages or STAGES)
-        good, reasons = verdict(analysis.configuration, results)
+        configuration = read_configuration(file)
+        workspace = Workspace(configuration, say=lambda line: typer.echo(line, err=as_json))
+        results = run_stages(workspace, stages or STAGES)
+        good, reasons = verdict(configuration, results)
         if as_json:
             typer.echo(json.dumps({"trusted": good, "reasons": reasons, "stages": results}))
         elif stages is None:
@@ -202,10 +204,11 @@ def simulate(
     """
     if len(command) == 1 and command[0].endswith(".toml"):
         with _errors():
+            from .analysis.campaigns import run_campaigns
             from .analysis.configuration import read_configuration
-            from .analysis.stages import Analysis
+            from .analysis.workspace import Workspace
 
-            Analysis(read_configuration(command[0]), say=typer.echo).run_simulate(shard)
+            run_campaigns(Workspace(read_configuration(command[0]), say=typer.echo), shard)
         return
     if parameter is None or out is None or num_simulations is None:
         raise typer.BadParameter("a program needs --parameter, --out and --num-simulations.")

@@ -1,13 +1,13 @@
+"""Pages: nothing on them can do harm, and the weak lensing experiment writes its own."""
+
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import fisherscore as fs
 from fisherscore.analysis.page import Page
-from fisherscore.cli import app
 from fisherscore.problems import Problem
 from fisherscore.problems.weak_lensing import _gaussian
 
@@ -17,7 +17,7 @@ def test_everything_is_escaped_and_nothing_is_fetched(tmp_path):
     page.verdict("a & b", good=False)
     page.section("<b>", "<i>")
     page.table(("<th>",), [("<td>",)])
-    page.text("<pre>")
+    page.preformatted("<pre>")
     page.settings({"<k>": "<v>"})
     picture = tmp_path / "p.png"
     fs.plot.save_figure(fs.plot.score_field(fs.problems.linear_gaussian().exact_model(), [0.0, 0.0]), picture)
@@ -45,11 +45,11 @@ def cheap_lensing():
 
 
 @pytest.mark.slow
-def test_weak_lensing_runs_from_simulation_to_page(tmp_path, monkeypatch):
+def test_weak_lensing_runs_from_simulation_to_page(tmp_path, monkeypatch, call_cli):
     # The real spectra take minutes to compile and have their own tests; CI runs the whole command once beside these.
     monkeypatch.setattr("fisherscore.experiments.weak_lensing.weak_lensing", cheap_lensing)
     out = tmp_path / "wl"
-    result = CliRunner().invoke(app, ["run", "weak-lensing", "--out", str(out), "--num-simulations", "300", "--quick"])
+    result = call_cli("run", "weak-lensing", "--out", out, "--num-simulations", 300, "--quick")
     assert result.exit_code == 0, result.output
     for name in (
         "report.html",
@@ -63,7 +63,7 @@ def test_weak_lensing_runs_from_simulation_to_page(tmp_path, monkeypatch):
     fs.load(out / "model")
 
 
-def test_without_jax_cosmo_the_command_says_how_to_get_it(tmp_path, monkeypatch):
+def test_without_jax_cosmo_the_command_says_how_to_get_it(tmp_path, monkeypatch, call_cli):
     monkeypatch.setitem(__import__("sys").modules, "jax_cosmo", None)
-    result = CliRunner().invoke(app, ["run", "weak-lensing", "--out", str(tmp_path)])
+    result = call_cli("run", "weak-lensing", "--out", tmp_path)
     assert result.exit_code == 1 and 'pip install "fisherscore[cosmology]"' in result.output

@@ -6,15 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import fisherscore as fs
-from fisherscore.cli import app
-
-pytestmark = pytest.mark.slow
+from fisherscore.analysis.configuration import read_configuration
+from fisherscore.analysis.stages import STAGES, ResultStage
+from fisherscore.analysis.workspace import Workspace
 
 MODEL = """
 import pathlib, time
@@ -52,21 +52,91 @@ def prepare(folder, pause=0.0, file=FILE):
     return folder / "a.toml"
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, [str(a) for a in arguments])
-
-
 @pytest.fixture(scope="module")
-def analysis(tmp_path_factory):
+def analysis(tmp_path_factory, call_cli):
     """A whole analysis, run once; tests must leave it as it is."""
     path = prepare(tmp_path_factory.mktemp("analysis"))
-    return path, call("run", path, "--json")
+    return path, call_cli("run", path, "--json")
+
+
+@pytest.fixture
+def copied(analysis, tmp_path):
+    """The file of a copy of the whole analysis, to be changed at will."""
+    shutil.copytree(analysis[0].parent, tmp_path / "copy")
+    return tmp_path / "copy" / "a.toml"
 
 
 def num_runs(path):
     return len((path.parent / "runs.log").read_text().splitlines())
 
 
+# ---------------------------------------------------------------------- stages as objects
+
+
+class Counting(ResultStage):
+    """A stage that needs no others, counts how often it works, and warns."""
+
+    name = "counting"
+
+    def __init__(self):
+        self.depends_on, self.num_worked = "first", 0
+
+    def key(self, workspace):
+        return self.depends_on
+
+    def check_inputs(self, workspace):
+        """It has none."""
+
+    def work(self, workspace):
+        self.num_worked += 1
+        warnings.warn("beware", fs.FisherScoreWarning, stacklevel=1)
+        return {"answer": self.num_worked, "table": f"answer {self.num_worked}"}
+
+
+def test_a_stage_works_once_for_each_key_and_keeps_its_warnings(tmp_path):
+    lines = []
+    workspace = Workspace(read_configuration(prepare(tmp_path)), say=lines.append)
+    stage = Counting()
+    assert stage.document(workspace) is None
+    stage.run(workspace)
+    assert lines[:3] == ["counting ...", "warning: beware", "answer 1"] and lines[3].startswith("counting: done in")
+    assert stage.document(workspace)["result"]["answer"] == 1 and stage.document(workspace)["warnings"] == ["beware"]
+    stage.run(workspace)
+    assert lines[4:] == ["counting: done already"] and stage.num_worked == 1
+    stage.depends_on = "second"
+    assert not stage.is_done(workspace)
+    stage.run(workspace)
+    assert stage.num_worked == 2 and workspace.read("counting")["key"] == "second"
+
+
+def test_a_document_of_somebody_else_is_not_taken_for_ours(tmp_path):
+    workspace = Workspace(read_configuration(prepare(tmp_path)))
+    workspace.out.mkdir(parents=True)
+    for text in ("not JSON", "[1]", '{"schema": "fisherscore.stage", "stage": "fit"}'):
+        (workspace.out / "counting.json").write_text(text)
+        assert not Counting().is_done(workspace)
+        with pytest.raises(fs.ConfigurationError, match="First run: fisherscore counting"):
+            workspace.read("counting")
+
+
+def test_stages_the_file_does_not_ask_for_are_left_out_with_the_reason(tmp_path):
+    file = FILE.replace("test = 400", "test = 0").replace("forecast = 200", "forecast = 0")
+    file = file.replace('[observation]\nmock = { "<b>a</b>" = 0.5, b = 2.5 }\n', "")
+    lines = []
+    workspace = Workspace(read_configuration(prepare(tmp_path, file=file)), say=lines.append)
+    for name in ("forecast", "sample", "check"):
+        STAGES[name].run(workspace)
+    assert lines == [
+        "forecast: left out, since budget.forecast = 0",
+        "sample: left out, since there is no [observation]",
+        "check: left out, since budget.test = 0",
+    ]
+
+
+# ---------------------------------------------------------------------- whole analyses
+
+
+@pytest.mark.slow
 def test_a_file_becomes_a_posterior_and_a_page(analysis):
     path, result = analysis
     assert result.exit_code == 0, result.output
@@ -87,73 +157,73 @@ def test_a_file_becomes_a_posterior_and_a_page(analysis):
     assert page.index("Nothing speaks against") < page.index("Parameters") < page.index("To reproduce it")
 
 
-def test_what_is_done_is_not_done_again_and_a_changed_prior_runs_only_the_sampler(analysis, tmp_path):
-    original, _ = analysis
-    shutil.copytree(original.parent, tmp_path / "copy")
-    path = tmp_path / "copy" / "a.toml"
+@pytest.mark.slow
+def test_what_is_done_is_not_done_again_and_a_changed_prior_runs_only_the_sampler(copied, call_cli):
+    path = copied
     before = num_runs(path)
-    again = call("run", path)
+    again = call_cli("run", path)
     assert again.exit_code == 0 and again.output.count("done already") == 4 and num_runs(path) == before
     path.write_text(path.read_text() + "[prior]\nb = { normal = [2.2, 0.02] }\n")
-    results = json.loads(call("report", path, "--json").stdout)["stages"]
+    results = json.loads(call_cli("report", path, "--json").stdout)["stages"]
     assert "sample" not in results and "fit" in results  # a posterior under another prior is not shown
-    changed = call("run", path)
+    changed = call_cli("run", path)
     assert changed.output.count("done already") == 3 and "sample ..." in changed.output and num_runs(path) == before
     assert "normal [2.2, 0.02]" in (path.parent / "runs" / "a" / "report.html").read_text()
     path.write_text(path.read_text().replace("simulations = 400", "simulations = 450"))
-    early = call("fit", path)
+    early = call_cli("fit", path)
     assert early.exit_code == 1 and "400 of 450" in early.output and f"fisherscore simulate {path}" in early.output
-    assert call("simulate", path).exit_code == 0 and num_runs(path) == before + 50
-    stale = call("forecast", path)
+    assert call_cli("simulate", path).exit_code == 0 and num_runs(path) == before + 50
+    stale = call_cli("forecast", path)
     assert stale.exit_code == 1 and f"First run: fisherscore fit {path}" in stale.output
 
 
-def test_a_posterior_not_to_be_trusted_gives_exit_code_3(analysis, tmp_path):
-    original, _ = analysis
-    shutil.copytree(original.parent, tmp_path / "copy")
-    path = tmp_path / "copy" / "a.toml"
+@pytest.mark.slow
+def test_a_posterior_not_to_be_trusted_gives_exit_code_3(copied, call_cli):
+    path = copied
     path.write_text(path.read_text().replace('mock = { "<b>a</b>" = 0.5, b = 2.5 }', "values = [40.0, -70.0]"))
-    result = call("sample", path)
+    result = call_cli("sample", path)
     assert result.exit_code == 3 and "do not trust this" in result.output
-    assert call("report", path).exit_code == 0
+    assert call_cli("report", path).exit_code == 0
     assert "Do not trust this analysis" in (path.parent / "runs" / "a" / "report.html").read_text()
 
 
-def test_stages_need_those_before_them(tmp_path):
+def test_stages_need_those_before_them(tmp_path, call_cli):
     path = prepare(tmp_path)
     for stage in ("fit", "check"):
-        result = call(stage, path)
+        result = call_cli(stage, path)
         assert result.exit_code == 1 and f"First run: fisherscore simulate {path}" in result.output
     for stage in ("forecast", "sample"):
-        result = call(stage, path)
+        result = call_cli(stage, path)
         assert result.exit_code == 1 and "First run: fisherscore" in result.output
     assert not (tmp_path / "runs.log").exists()
 
 
-def test_a_wrong_shape_is_found_by_a_trial_and_no_campaign_begins(tmp_path):
+def test_a_wrong_shape_is_found_by_a_trial_and_no_campaign_begins(tmp_path, call_cli):
     path = prepare(tmp_path, file=FILE.replace('mock = { "<b>a</b>" = 0.5, b = 2.5 }', "values = [1, 2, 3]"))
-    result = call("run", path)
+    result = call_cli("run", path)
     assert result.exit_code == 1 and "line 13" in result.output and "(2,)" in result.output
     assert not (tmp_path / "runs").exists()
     path = prepare(tmp_path, file=FILE.replace("[parameters]", "shape = 3\n[parameters]"))
-    assert "what the simulator returns, [2], got [3]" in call("run", path).output
+    assert "what the simulator returns, [2], got [3]" in call_cli("run", path).output
 
 
-def test_shards_are_joined_and_give_the_same_data(tmp_path):
+@pytest.mark.slow
+def test_shards_are_joined_and_give_the_same_data(tmp_path, call_cli):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
     whole, parts = prepare(tmp_path / "whole"), prepare(tmp_path / "parts")
-    assert call("simulate", whole).exit_code == 0
+    assert call_cli("simulate", whole).exit_code == 0
     for k in (1, 2, 3):
-        assert call("simulate", parts, "--shard", f"{k}/3").exit_code == 0
-    joined = call("simulate", parts)
+        assert call_cli("simulate", parts, "--shard", f"{k}/3").exit_code == 0
+    joined = call_cli("simulate", parts)
     assert "3 shards joined" in joined.output and joined.exit_code == 0
     for kind in ("campaign", "test"):
         a, b = (fs.open_campaign(p.parent / "runs" / "a" / kind) for p in (whole, parts))
         np.testing.assert_array_equal(a.x, b.x)
 
 
-def test_ctrl_c_loses_nothing(tmp_path):
+@pytest.mark.slow
+def test_ctrl_c_loses_nothing(tmp_path, call_cli):
     path = prepare(tmp_path, pause=0.02)
     # Started in the background, tests have the signal ignored, and so would everything they start.
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -169,7 +239,7 @@ def test_ctrl_c_loses_nothing(tmp_path):
     kept = fs.campaign_status(tmp_path / "runs" / "a" / "campaign").num_done
     assert kept >= 50
     before = num_runs(path)
-    assert call("simulate", path).exit_code == 0
+    assert call_cli("simulate", path).exit_code == 0
     assert num_runs(path) - before == 800 - kept
 
 
@@ -212,6 +282,7 @@ def look(page, path):
 
 
 @pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.slow
 def test_the_page_in_a_browser(analysis, browser, view, tmp_path):
     path = analysis[0].parent / "runs" / "a" / "report.html"
     context = browser.new_context(**VIEWS[view])
@@ -225,6 +296,7 @@ def test_the_page_in_a_browser(analysis, browser, view, tmp_path):
     context.close()
 
 
+@pytest.mark.slow
 def test_the_page_prints(analysis, browser, tmp_path):
     page = browser.new_page()
     page.goto((analysis[0].parent / "runs" / "a" / "report.html").as_uri())
@@ -233,6 +305,7 @@ def test_the_page_prints(analysis, browser, tmp_path):
     page.close()
 
 
+@pytest.mark.slow
 def test_a_broken_page_is_seen_to_be_broken(browser, tmp_path):
     bad = tmp_path / "bad.html"
     bad.write_text("<img src='nowhere.png'><div style='width:5000px'>x</div><script>nothing()</script>")
@@ -241,33 +314,33 @@ def test_a_broken_page_is_seen_to_be_broken(browser, tmp_path):
     page.close()
 
 
-def test_failures_are_refused_in_words_of_the_file(tmp_path):
+@pytest.mark.slow
+def test_failures_are_refused_in_words_of_the_file(tmp_path, call_cli):
     path = prepare(tmp_path)
     body = "if theta[0] > 0.9:\n        raise ValueError('too far')\n    return rng.normal(theta)"
     (tmp_path / "model_of_analysis.py").write_text(f"def draw(theta, rng):\n    {body}\n")
-    result = call("simulate", path)
+    result = call_cli("simulate", path)
     assert result.exit_code == 1 and "allow_failures = true under [fit]" in result.output
     assert "too far (model_of_analysis.py, line 3)" in result.output
     assert fs.campaign_status(tmp_path / "runs" / "a" / "campaign").num_done == 100  # and not all 400
     path.write_text(path.read_text() + "[fit]\nallow_failures = true\n")
-    assert call("simulate", path).exit_code == 0
+    assert call_cli("simulate", path).exit_code == 0
 
 
-def test_no_campaign_begins_with_a_simulator_that_cannot_work(tmp_path):
+def test_no_campaign_begins_with_a_simulator_that_cannot_work(tmp_path, call_cli):
     path = prepare(tmp_path)
     for body, words in (("return theta", "has no noise"), ("return 1 / 0", "No trial run")):
         (tmp_path / "model_of_analysis.py").write_text(f"def draw(theta, rng):\n    {body}\n")
-        result = call("run", path)
+        result = call_cli("run", path)
         assert result.exit_code == 1 and words in result.output
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_page_says_what_is_missing(analysis, tmp_path):
-    original, _ = analysis
-    shutil.copytree(original.parent, tmp_path / "copy")
-    path = tmp_path / "copy" / "a.toml"
+@pytest.mark.slow
+def test_the_page_says_what_is_missing(copied, call_cli):
+    path = copied
     (path.parent / "runs" / "a" / "check.json").unlink()
-    found = json.loads(call("report", path, "--json").stdout)
+    found = json.loads(call_cli("report", path, "--json").stdout)
     assert found["trusted"] is None and found["reasons"] == ["The checks have not been run."]
     assert "Run: fisherscore check a.toml" in (path.parent / "runs" / "a" / "report.html").read_text()
-    assert call("report", path).exit_code == 0
+    assert call_cli("report", path).exit_code == 0

@@ -56,7 +56,7 @@ again: fs.Simulations = fs.import_simulations("sims.npz")
 # Fits
 training: fs.Training = fs.Training(num_epochs=10)
 recipes: list[fs.Recipe] = [
-    fs.AutoRecipe(),
+    fs.AutoRecipe(density=fs.DensityTrainer(num_members=2)),
     fs.PaperRecipe(),
     fs.ClosedFormRecipe("gaussian"),
     fs.NetworkRecipe(training=training),
@@ -73,6 +73,7 @@ density: Any = model.log_likelihood({"a": 0.5, "b": 2.5}, sims.x)
 forecast: fs.Forecast = fs.forecast(model, {"a": 0.5, "b": 2.5}, simulator)
 fisher: fs.FisherMatrix = forecast.plug_in
 print(forecast.sigma, forecast.marginalize("b").names, fisher.covariance)
+grid: list[fs.Forecast] = fs.forecast_grid(model, [[0.5, 2.5], [0.6, 2.5]], simulator)
 best: fs.Estimate = fs.maximum_likelihood(model, sims.x[0])
 print(best.theta, best.converged, best.message)
 summary: fs.Summary = fs.compress(model, [0.5, 2.5])
@@ -81,7 +82,8 @@ posterior: fs.Posterior = fs.sample(model, sims.x[0], prior={"a": dist.Normal(0.
 print(posterior.samples.mean(axis=0), posterior.to_arviz(), posterior.to_getdist())
 diagnosis: fs.Diagnosis = fs.diagnose(model, sims, x_obs=sims.x[0])
 first: fs.Check = diagnosis.checks[0]
-print(first.verdict, diagnosis.passed)
+own: fs.Diagnosis = fs.check_calibration(sims.theta, np.zeros((2_000, 100, 2)))
+print(first.verdict, diagnosis.passed, own.passed, grid[0].theta0)
 
 # Pictures, problems and yardsticks
 fs.plot.save_figure(fs.plot.score_field(model, sims.x[0]), "field.png")

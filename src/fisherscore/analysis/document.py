@@ -87,7 +87,7 @@ class Section:
             return default
         try:
             return kind(self.tree[name])
-        except Unfit as expected:
+        except WrongKind as expected:
             raise self.error((name,), f"expected {expected}, got {self.tree[name]!r}.") from None
 
     def error(self, keys: Sequence[str], problem: str) -> ConfigurationError:
@@ -103,35 +103,35 @@ class Section:
                 raise self.error((name,), f"no such key. {hint}")
 
 
-class Unfit(Exception):
+class WrongKind(Exception):
     """A value is not of the expected kind; the message says what was expected."""
 
 
 def text(value: Any) -> str:
     """Accept words."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise Unfit("words in quotes")
+        raise WrongKind("words in quotes")
     return value
 
 
 def flag(value: Any) -> bool:
     """Accept true or false."""
     if not isinstance(value, bool):
-        raise Unfit("true or false")
+        raise WrongKind("true or false")
     return value
 
 
 def number(value: Any) -> float:
     """Accept a finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise Unfit("a finite number")
+        raise WrongKind("a finite number")
     return float(value)
 
 
 def positive(value: Any) -> float:
     """Accept a number above zero."""
     if number(value) <= 0:
-        raise Unfit("a number above 0")
+        raise WrongKind("a number above 0")
     return float(value)
 
 
@@ -141,7 +141,7 @@ def whole(minimum: int, *, or_zero: bool = False) -> Callable[[Any], int]:
     def kind(value: Any) -> int:
         good = isinstance(value, int) and not isinstance(value, bool)
         if not good or not (value >= minimum or (or_zero and value == 0)):
-            raise Unfit(f"a whole number of at least {minimum}" + (", or 0 for none" if or_zero else ""))
+            raise WrongKind(f"a whole number of at least {minimum}" + (", or 0 for none" if or_zero else ""))
         return value
 
     return kind
@@ -152,7 +152,7 @@ def choice(*options: str) -> Callable[[Any], str]:
 
     def kind(value: Any) -> str:
         if value not in options:
-            raise Unfit("one of " + ", ".join(f'"{o}"' for o in options))
+            raise WrongKind("one of " + ", ".join(f'"{o}"' for o in options))
         return str(value)
 
     return kind
@@ -161,7 +161,7 @@ def choice(*options: str) -> Callable[[Any], str]:
 def words(value: Any) -> list[str]:
     """Accept a list of words."""
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-        raise Unfit('a list of words such as ["./sim", "{input}", "{output}"]')
+        raise WrongKind('a list of words such as ["./sim", "{input}", "{output}"]')
     return value
 
 
@@ -170,7 +170,7 @@ def numbers(count: int) -> Callable[[Any], list[float]]:
 
     def kind(value: Any) -> list[float]:
         if not isinstance(value, list) or len(value) != count:
-            raise Unfit(f"a list of {count} numbers")
+            raise WrongKind(f"a list of {count} numbers")
         return [number(v) for v in value]
 
     return kind
@@ -180,14 +180,14 @@ def sizes(value: Any) -> tuple[int, ...]:
     """Accept the shape of an array: a whole number or a list of them."""
     listed = value if isinstance(value, list) else [value]
     if not listed or not all(isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in listed):
-        raise Unfit("a whole number above 0, or a list of them")
+        raise WrongKind("a whole number above 0, or a list of them")
     return tuple(listed)
 
 
 def by_name(value: Any) -> dict[str, float]:
     """Accept numbers by parameter name."""
     if not isinstance(value, dict) or not value:
-        raise Unfit("numbers by name such as { a = 1.0, b = 2.0 }")
+        raise WrongKind("numbers by name such as { a = 1.0, b = 2.0 }")
     return {name: number(v) for name, v in value.items()}
 
 

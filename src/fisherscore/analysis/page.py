@@ -8,30 +8,7 @@ import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --line: #d0d7de; --soft: #f6f8fa;
-  --good: #1a7f37; --bad: #b42318; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --soft: #161b22;
-  --good: #3fb950; --bad: #ff7b72; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
-  max-width: 62rem; padding: 1rem 1.25rem 4rem; }
-h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
-.verdict { border-left: 6px solid; padding: .6rem 1rem; background: var(--soft); font-weight: 600; }
-.good { border-color: var(--good); } .bad { border-color: var(--bad); } .open { border-color: var(--line); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .95rem; }
-th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); }
-td, th { white-space: nowrap; } td { font-variant-numeric: tabular-nums; }
-.facts td { white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
-.facts td:first-child { min-width: 8rem; }
-figure { margin: 1.2rem 0; }
-figure img { max-width: min(100%, 38rem); height: auto; background: #ffffff; border-radius: 4px; padding: .4rem;
-  box-sizing: border-box; }
-figcaption { font-size: .92rem; opacity: .85; }
-pre { background: var(--soft); padding: .8rem; overflow-x: auto; font-size: .85rem; }
-@media print { body { max-width: none; font-size: 11pt; } figure, tr, .verdict { break-inside: avoid; }
-  h2 { break-after: avoid; } figure img { max-width: 11cm; } pre { white-space: pre-wrap; }
-  th, td { white-space: normal; } }
-"""
+from .template import read_template
 
 
 class Page:
@@ -68,7 +45,7 @@ class Page:
             self.paragraph(text)
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "numbers") -> None:
-        """Add a table: of numbers, which scroll rather than wrap, or of facts, which wrap."""
+        """Add a table: of numbers, which scroll rather than wrap, or of settings, which wrap."""
         top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in head)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
         inner = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
@@ -84,20 +61,21 @@ class Page:
             f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
         )
 
-    def text(self, words: str) -> None:
+    def preformatted(self, text: str) -> None:
         """Add preformatted text, such as a printed table."""
-        self.parts.append(f"<pre>{html.escape(words)}</pre>")
+        self.parts.append(f"<pre>{html.escape(text)}</pre>")
 
-    def settings(self, facts: Mapping[str, object]) -> None:
+    def settings(self, settings: Mapping[str, object]) -> None:
         """Add a table of names and values."""
-        self.table(("setting", "value"), [(k, str(v)) for k, v in facts.items()], "facts")
+        self.table(("setting", "value"), [(k, str(v)) for k, v in settings.items()], "settings")
 
     def html(self) -> str:
         """Return the whole page."""
+        style = read_template("report.css")
         return (
             "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
             "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-            f"<title>{html.escape(self.title)}</title><style>{_STYLE}</style></head>"
+            f"<title>{html.escape(self.title)}</title><style>{style}</style></head>"
             f"<body><h1>{html.escape(self.title)}</h1>{''.join(self.parts)}</body></html>\n"
         )
 

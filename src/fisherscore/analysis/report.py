@@ -1,6 +1,7 @@
 """The page of an analysis: verdict first, then parameters, forecast, posterior, score, checks, and how it was made."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,16 @@ _IDENTITIES = "How far the learned score is from obeying the identities every sc
 _COVERAGE = "Coverage and ranks of posteriors of simulated data, which should follow the diagonal within the band."
 
 
-def write_report(configuration: Configuration, results: dict[str, Any], path: Path) -> None:
-    """Write one HTML file that needs nothing beside it."""
+def write_report(
+    configuration: Configuration, results: dict[str, Any], path: Path, *, missing: Sequence[str] = ()
+) -> None:
+    """Write one HTML file that needs nothing beside it; ``missing`` names stages that should be run first."""
     page = Page(configuration.title)
     _verdict(page, configuration, results)
+    if missing:
+        file = configuration.document.path.name
+        page.list([f"Not done, or out of date: {stage}. Run: fisherscore {stage} {file}" for stage in missing])
+    _accuracy(page, results)
     _parameters(page, configuration, results)
     _forecast(page, results, path.parent)
     _posterior(page, configuration, results, path.parent)
@@ -32,19 +39,6 @@ def write_report(configuration: Configuration, results: dict[str, Any], path: Pa
     _provenance(page, configuration, results)
     path.parent.mkdir(parents=True, exist_ok=True)
     page.write(path)
-
-
-def undone(configuration: Configuration, results: dict[str, Any]) -> list[str]:
-    """Say which stages are missing, or out of date since the file was changed, and the command for each."""
-    wanted = {
-        "fit": True,
-        "forecast": bool(configuration.num_forecast),
-        "sample": configuration.observation is not None,
-        "check": bool(configuration.num_test),
-    }
-    file = configuration.document.path
-    missing = [stage for stage, asked in wanted.items() if asked and stage not in results]
-    return [f"Not done, or out of date: {stage}. Run: fisherscore {stage} {file.name}" for stage in missing]
 
 
 def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool | None, list[str]]:
@@ -72,18 +66,20 @@ def _verdict(page: Page, configuration: Configuration, results: dict[str, Any]) 
     good, reasons = verdict(configuration, results)
     words = {True: "Nothing speaks against this analysis.", False: "Do not trust this analysis.", None: "Unchecked."}
     page.verdict(" ".join([words[good], *reasons]), good=good)
-    if missing := undone(configuration, results):
-        page.list(missing)
+
+
+def _accuracy(page: Page, results: dict[str, Any]) -> None:
+    """Say how good the fit thinks it is, and what it and the other stages warned of."""
     error = results.get("fit", {}).get("result", {}).get("estimated_error")
     if error is not None:
         page.paragraph(
             f"The fit estimates its own score error at {error:.2g} (0 is perfect, 1 is predicting zero); a share of "
             "the information in the data of about that size is lost."
         )
-    said = [w for document in results.values() for w in document["warnings"]]
-    if said:
+    messages = [message for document in results.values() for message in document["warnings"]]
+    if messages:
         page.section("Warnings")
-        page.list(said)
+        page.list(messages)
 
 
 def _parameters(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
@@ -123,7 +119,7 @@ def _posterior(page: Page, configuration: Configuration, results: dict[str, Any]
     words = ", ".join(f"{n}: {' '.join(f'{k} {v}' for k, v in law.items())}" for n, law in prior.items())
     page.section("Posterior", f"Prior: {words + '; all else ' if words else ''}uniform over the training region.")
     page.figure(folder / "posterior.png", _POSTERIOR)
-    page.text(results["sample"]["result"]["table"])
+    page.preformatted(results["sample"]["result"]["table"])
     if (folder / "score_field.png").exists():
         page.section("Score field")
         page.figure(folder / "score_field.png", _FIELD)
@@ -200,5 +196,5 @@ def _provenance(page: Page, configuration: Configuration, results: dict[str, Any
         }
     )
     page.section("To reproduce it", f"With the simulator and this file as {file.name}:")
-    page.text(f"fisherscore run {file.name}")
-    page.text(configuration.document.text)
+    page.preformatted(f"fisherscore run {file.name}")
+    page.preformatted(configuration.document.text)

@@ -1,32 +1,31 @@
 """The paper's weak lensing experiment from simulation to page: its figures 2, 3 and 4, best fit, checks, numbers."""
 
-import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import __version__, plot
-from .._support.versions import print_table, versions, write_json
-from ..accuracy import field_error, forecast_error, region_grid, score_error
-from ..analysis.page import Page
+from .. import plot
+from .._support.versions import print_table, write_json
+from ..accuracy import forecast_error, region_grid
 from ..errors import FisherScoreWarning
-from ..fitting.recipes import fit
-from ..inference.diagnostics import Diagnosis, diagnose
-from ..inference.estimate import Estimate, maximum_likelihood
-from ..inference.forecasting import Forecast, forecast
-from ..inference.nuts import sample
+from ..fitting.fit import fit
+from ..inference.diagnosis import Diagnosis
+from ..inference.diagnostics import diagnose
+from ..inference.estimate import maximum_likelihood
+from ..inference.forecast import Forecast
+from ..inference.forecasting import forecast, forecast_grid
 from ..inference.posterior import Posterior
+from ..inference.sampling import sample
 from ..problems import Problem, weak_lensing
-from ..problems.weak_lensing import FIDUCIAL
+from ..problems.lensing_spectra import FIDUCIAL
 from ..score.fitted import FittedScore
 from ..simulation.campaign import simulate
-from ..simulation.simulator import Simulator
+from .common import Stopwatch, compare_with_exact, settings
+from .weak_lensing_page import Results, write_page
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,6 @@ class Effort:
 QUICK = Effort(num_pairs=500, num_exact_samples=50, num_forecast=2_000, num_test=500, num_posteriors=50)
 
 
-# What the page lists under its settings.
-_SETTINGS = ("recipe", "weights", "estimated_error", "num_simulations", "seed", "seconds", "versions")
-
-
 def run(
     out: Path,
     *,
@@ -58,59 +53,38 @@ def run(
 ) -> dict[str, Any]:
     """Simulate, fit, forecast, infer, check and report; everything is written to ``out``."""
     out.mkdir(parents=True, exist_ok=True)
-    clock = _Clock()
-    with clock("set up"):
+    stopwatch = Stopwatch()
+    with stopwatch.time("set up"):
         problem = weak_lensing()
-        simulator = problem.simulator
-    with clock("simulate"):
+    with stopwatch.time("simulate"):
         latent = "additive" if recipe == "paper" else None  # the paper's data, to the letter
-        sims = simulate(simulator, problem.proposal, num_simulations, latent=latent, seed=seed, progress=progress)
-    with clock("fit"):
+        sims = simulate(
+            problem.simulator, problem.proposal, num_simulations, latent=latent, seed=seed, progress=progress
+        )
+    with stopwatch.time("fit"):
         model = fit(sims, recipe=recipe, seed=seed, progress=progress)
         model.save(out / "model")
-    study = _Study(problem, simulator, model, out, seed, QUICK if quick else Effort(), progress)
-    with clock("compare with the exact score"):
-        accuracy = _compare(study)
-    with clock("posteriors"):
-        posterior, exact_posterior = _infer(study)
-    with clock("forecasts"):
-        grid_error, here = _forecast(study)
-    with clock("best fit and checks"):
-        best = maximum_likelihood(model, study.x_obs)
-        checks = _check(study)
-    result = {
-        "experiment": "weak-lensing",
-        "fisherscore": __version__,
-        "recipe": recipe,
-        "weights": model.weights or None,
-        "estimated_error": model.estimated_error,
-        "num_simulations": num_simulations,
-        "seed": seed,
-        **accuracy,
-        "forecast_error": grid_error,
-        "fiducial": dict(FIDUCIAL),
-        "x_obs": study.x_obs.tolist(),
-        "best_fit": {"theta": best.theta.tolist(), "sigma": best.sigma.tolist(), "message": best.message},
-        "forecast": {"sigma": here.sigma.tolist(), "sigma_bound": here.sigma_bound.tolist()},
-        "exact_sigma": np.sqrt(np.diag(np.linalg.inv(problem.fisher(study.truth)))).tolist(),
-        "posterior": _moments(posterior),
-        "exact_posterior": _moments(exact_posterior),
-        "checks": {c.name: {"value": c.value, "verdict": c.verdict} for c in checks.checks},
-        "seconds": clock.seconds,
-        "versions": versions(),
-    }
-    write_json(result, out / "results.json")
-    _write_page(study, result, here, best, posterior, checks)
-    print_table(f"weak lensing, recipe {recipe}, {num_simulations:,} simulations", _summary(result, out))
-    return result
+    study = _Study(
+        problem=problem, model=model, out=out, seed=seed, effort=QUICK if quick else Effort(), progress=progress
+    )
+    results = _measure(study, stopwatch)
+    summary = (
+        settings("weak-lensing", recipe=recipe, num_simulations=num_simulations, seed=seed)
+        | {"weights": model.weights or None, "estimated_error": model.estimated_error}
+        | _numbers(study, results)
+        | {"seconds": stopwatch.seconds}
+    )
+    write_json(summary, out / "results.json")
+    write_page(out, summary, results, data_sha256=model.provenance["data_sha256"])
+    print_table(f"weak lensing, recipe {recipe}, {num_simulations:,} simulations", _table(summary, out))
+    return summary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Study:
-    """What the stages after the fit share."""
+    """What everything after the fit works with."""
 
     problem: Problem
-    simulator: Simulator
     model: FittedScore
     out: Path
     seed: int
@@ -123,19 +97,41 @@ class _Study:
 
     @cached_property
     def x_obs(self) -> np.ndarray:
-        return self.simulator.draw(self.truth, seed=self.seed + 1)
+        return self.problem.simulator.draw(self.truth, seed=self.seed + 1)
+
+
+def _measure(study: _Study, stopwatch: Stopwatch) -> Results:
+    """Compare with the exact score, infer, forecast and check, and draw the figures."""
+    with stopwatch.time("compare with the exact score"):
+        accuracy = _compare(study)
+    with stopwatch.time("posteriors"):
+        learned, exact = _infer(study)
+    with stopwatch.time("forecasts"):
+        grid_error, at_truth = _forecast(study)
+    with stopwatch.time("best fit and checks"):
+        best = maximum_likelihood(study.model, study.x_obs)
+        checks = _check(study)
+    return Results(
+        accuracy=accuracy,
+        posterior=learned,
+        exact_posterior=exact,
+        forecast=at_truth,
+        forecast_error=grid_error,
+        exact_sigma=np.sqrt(np.diag(np.linalg.inv(study.problem.fisher(study.truth)))),
+        best_fit=best,
+        checks=checks,
+    )
 
 
 def _compare(study: _Study) -> dict[str, Any]:
     """Measure score and field error, and draw figure 2."""
-    problem, model = study.problem, study.model
-    error = score_error(model, problem, num_pairs=study.effort.num_pairs, seed=study.seed + 2)
-    field = field_error(model, problem, study.x_obs)
+    problem, model, effort = study.problem, study.model, study.effort
+    errors = compare_with_exact(model, problem, study.x_obs, num_pairs=effort.num_pairs, seed=study.seed + 2)
     axes = plot.score_field(
         model, study.x_obs, exact=problem.exact_model(), truth=study.truth, fisher=problem.fisher(study.truth)
     )
     plot.save_figure(axes, study.out / "figure2_score_field.png")
-    return {"score_error": asdict(error), "field_error": asdict(field)}
+    return errors
 
 
 def _infer(study: _Study) -> tuple[Posterior, Posterior]:
@@ -159,27 +155,26 @@ def _infer(study: _Study) -> tuple[Posterior, Posterior]:
 
 def _forecast(study: _Study) -> tuple[float, Forecast]:
     """Forecast on a 3×3 grid and at the fiducial cosmology, and draw figure 4."""
-    grid = region_grid(study.problem, 3, margin=0.2)
+    grid, simulator = region_grid(study.problem, 3, margin=0.2), study.problem.simulator
     num = study.effort.num_forecast
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FisherScoreWarning)  # plug-in and bound stand side by side in the table
-        forecasts = forecast(study.model, grid, study.simulator, num_simulations=num, seed=study.seed + 5)
-        here = forecast(study.model, study.truth, study.simulator, num_simulations=num, seed=study.seed + 50)
+        forecasts = forecast_grid(study.model, grid, simulator, num_simulations=num, seed=study.seed + 5)
+        at_truth = forecast(study.model, study.truth, simulator, num_simulations=num, seed=study.seed + 50)
     fishers = study.problem.fisher(grid)
     plot.save_figure(plot.fisher_ellipses(forecasts, exact=list(fishers)), study.out / "figure4_fisher.png")
-    return forecast_error(forecasts, fishers), here
+    return forecast_error(forecasts, fishers), at_truth
 
 
 def _check(study: _Study) -> Diagnosis:
     """Run the checks that need no truth on fresh simulations."""
-    test = simulate(
-        study.simulator, study.problem.proposal, study.effort.num_test, seed=study.seed + 7, progress=study.progress
-    )
+    problem, effort = study.problem, study.effort
+    test = simulate(problem.simulator, problem.proposal, effort.num_test, seed=study.seed + 7, progress=study.progress)
     checks = diagnose(
         study.model,
         test,
         x_obs=study.x_obs,
-        num_posteriors=study.effort.num_posteriors,
+        num_posteriors=effort.num_posteriors,
         seed=study.seed + 8,
         progress=study.progress,
     )
@@ -188,21 +183,28 @@ def _check(study: _Study) -> Diagnosis:
     return checks
 
 
-class _Clock:
-    """Times the stages and names each as it starts."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        print(f"{stage} ...", flush=True)
-        started = time.perf_counter()
-        yield
-        self.seconds[stage] = round(time.perf_counter() - started, 2)
+def _numbers(study: _Study, results: Results) -> dict[str, Any]:
+    """Return the results as plain data."""
+    best = results.best_fit
+    return {
+        **results.accuracy,
+        "forecast_error": results.forecast_error,
+        "fiducial": dict(FIDUCIAL),
+        "x_obs": study.x_obs.tolist(),
+        "best_fit": {"theta": best.theta.tolist(), "sigma": best.sigma.tolist(), "message": best.message},
+        "forecast": {
+            "sigma": results.forecast.sigma.tolist(),
+            "sigma_bound": results.forecast.sigma_bound.tolist(),
+        },
+        "exact_sigma": results.exact_sigma.tolist(),
+        "posterior": _moments(results.posterior),
+        "exact_posterior": _moments(results.exact_posterior),
+        "checks": {c.name: {"value": c.value, "verdict": c.verdict} for c in results.checks.checks},
+    }
 
 
 def _moments(posterior: Posterior) -> dict[str, Any]:
+    """Return mean and spread of a posterior, and how well it was sampled."""
     return {
         "mean": posterior.samples.mean(axis=0).tolist(),
         "sd": posterior.samples.std(axis=0).tolist(),
@@ -213,65 +215,14 @@ def _moments(posterior: Posterior) -> dict[str, Any]:
     }
 
 
-def _summary(result: dict[str, Any], out: Path) -> list[tuple[str, str]]:
-    error, field = result["score_error"], result["field_error"]
+def _table(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
+    """Return what is printed at the end."""
+    error, field = summary["score_error"], summary["field_error"]
     return [
         ("score error", f"{error['mean']:.4f} ± {error['standard_error']:.4f}"),
         ("median field error", f"{field['median']:.1%}"),
-        ("worst forecast error on the 3×3 grid", f"{result['forecast_error']:.1%}"),
-        ("checks", ", ".join(f"{k} {v['verdict']}" for k, v in result["checks"].items())),
-        ("seconds in all", f"{sum(result['seconds'].values()):.0f}"),
+        ("worst forecast error on the 3×3 grid", f"{summary['forecast_error']:.1%}"),
+        ("checks", ", ".join(f"{k} {v['verdict']}" for k, v in summary["checks"].items())),
+        ("seconds in all", f"{sum(summary['seconds'].values()):.0f}"),
         ("page", str(out / "report.html")),
     ]
-
-
-def _write_page(
-    study: _Study,
-    result: dict[str, Any],
-    here: Forecast,
-    best: Estimate,
-    learned: Posterior,
-    checks: Diagnosis,
-) -> None:
-    out = study.out
-    page = Page("Weak lensing: score, forecast and posterior")
-    page.verdict(checks.table().split("\n")[0], good=checks.passed)
-    page.verdict(
-        f"Against the exact score: error {result['score_error']['mean']:.4f} (0 is perfect, 1 is predicting zero).",
-        good=result["score_error"]["mean"] < 0.1,
-    )
-    page.section("Parameters", "Errors from the Fisher forecast at the fiducial cosmology, best fit and posterior.")
-    page.table(
-        ("parameter", "fiducial", "exact σ", "forecast σ", "conservative σ", "best fit", "posterior"),
-        [
-            (
-                name,
-                f"{here.theta[i]:.4f}",
-                f"{result['exact_sigma'][i]:.4f}",
-                f"{here.sigma[i]:.4f}",
-                f"{here.sigma_bound[i]:.4f}",
-                f"{best.theta[i]:.4f} ± {best.sigma[i]:.4f}",
-                f"{learned.samples[:, i].mean():.4f} ± {learned.samples[:, i].std():.4f}",
-            )
-            for i, name in enumerate(study.problem.proposal.names)
-        ],
-    )
-    page.section("Score field", "Figure 2 of the paper.")
-    page.figure(
-        out / "figure2_score_field.png",
-        "Learned (blue) and exact (red) score of one observation over the training region, with the one and two sigma "
-        "Fisher ellipses at the true parameters. Arrows are as long as the square root of the score.",
-    )
-    page.section("Posterior", "Figure 3 of the paper.")
-    page.figure(out / "figure3_posterior.png", "Posterior under a uniform prior, from learned and exact scores.")
-    page.text(learned.table())
-    page.section("Forecasts", "Figure 4 of the paper.")
-    page.figure(out / "figure4_fisher.png", "One-sigma Fisher ellipses at nine cosmologies, learned and exact.")
-    page.text(here.table())
-    page.section("Checks", "None of these uses the exact score.")
-    page.figure(out / "identities.png", "How far the learned score is from obeying the identities every score obeys.")
-    page.figure(out / "coverage.png", "Coverage and ranks of posteriors of simulated data; the diagonal is right.")
-    page.text(checks.table())
-    page.section("Settings")
-    page.settings({k: result[k] for k in _SETTINGS} | {"data sha256": study.model.provenance["data_sha256"]})
-    page.write(out / "report.html")

@@ -39,7 +39,6 @@ def export_simulations(sims: Simulations, path: str | Path) -> None:
     >>> fs.export_simulations(sims, file)
     >>> fs.import_simulations(file).x.shape
     (10, 2)
-
     """
     target = _checked(path)
     about = json.dumps(
@@ -88,7 +87,6 @@ def import_simulations(
     >>> np.savez(file, theta=np.linspace(0, 1, 20)[:, None], x=np.ones((20, 3)))
     >>> len(fs.import_simulations(file, proposal=fs.uniform(a=(0.0, 1.0))))
     20
-
     """
     arrays, about = _read(_checked(path))
     missing = [name for name in ("theta", "x") if name not in arrays]

@@ -48,7 +48,6 @@ class Latent(eqx.Module):
 
         Returns:
             A latent z, shape (q,).
-
         """
 
     def log_prob(self, theta: Float[Array, " params"], latent: Float[Array, " latents"]) -> Float[Array, ""]:
@@ -60,7 +59,6 @@ class Latent(eqx.Module):
 
         Returns:
             The log-probability.
-
         """
         raise NotImplementedError(f"{type(self).__name__} has a score but no log-probability.")
 
@@ -73,7 +71,6 @@ class Latent(eqx.Module):
 
         Returns:
             The latent score, shape (p,).
-
         """
         return jax.grad(self.log_prob)(theta, latent)
 
@@ -87,7 +84,6 @@ class GaussianLatent(Latent):
     >>> import fisherscore as fs, jax.numpy as jnp
     >>> fs.GaussianLatent([[0.4, 0.0], [0.0, 0.4]]).score(jnp.zeros(2), jnp.ones(2)).tolist()
     [2.5, 2.5]
-
     """
 
     covariance: np.ndarray
@@ -119,7 +115,6 @@ class GaussianLatent(Latent):
 
         Returns:
             A latent z, shape (p,).
-
         """
         return theta + jnp.asarray(self.cholesky, theta.dtype) @ jax.random.normal(key, theta.shape, theta.dtype)
 
@@ -132,7 +127,6 @@ class GaussianLatent(Latent):
 
         Returns:
             The log-probability, up to a constant.
-
         """
         return -0.5 * (latent - theta) @ self.score(theta, latent)
 
@@ -145,7 +139,6 @@ class GaussianLatent(Latent):
 
         Returns:
             The latent score, shape (p,).
-
         """
         return jnp.asarray(self.precision, theta.dtype) @ (latent - theta)
 
@@ -165,7 +158,6 @@ class AdditiveLatent(GaussianLatent):
     >>> sims = fs.simulate(problem.simulator, problem.proposal, 10, latent=latent)
     >>> bool((sims.drawn_at == sims.latent).all())
     True
-
     """
 
     def __init__(self, covariance: Any):
@@ -187,7 +179,6 @@ class CustomLatent(Latent):
     ... )
     >>> latent.score(jnp.zeros(1), jnp.ones(1)).tolist()
     [1.0]
-
     """
 
     sample_function: Callable[..., Any]
@@ -216,7 +207,6 @@ class CustomLatent(Latent):
 
         Returns:
             A latent z, shape (q,).
-
         """
         return self.sample_function(key, theta)
 
@@ -229,7 +219,6 @@ class CustomLatent(Latent):
 
         Returns:
             The log-probability.
-
         """
         if self.log_prob_function is None:
             return super().log_prob(theta, latent)
@@ -244,7 +233,6 @@ class CustomLatent(Latent):
 
         Returns:
             The latent score, shape (p,).
-
         """
         if self.score_function is None:
             return super().score(theta, latent)

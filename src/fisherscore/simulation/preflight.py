@@ -36,7 +36,6 @@ class SimulatorCheck:
     >>> check = fs.check_simulator(fs.from_python(lambda theta, rng: rng.normal(theta)), fs.uniform(a=(0.0, 1.0)))
     >>> check.problems, check.x_shape
     ((), (1,))
-
     """
 
     name: str
@@ -55,7 +54,6 @@ class SimulatorCheck:
 
         Returns:
             The attributes by name.
-
         """
         return asdict(self)
 
@@ -115,7 +113,6 @@ def check_simulator(
     >>> bad = fs.from_python(lambda theta, rng: theta)
     >>> fs.check_simulator(bad, fs.uniform(a=(0.0, 1.0))).problems[0][:38]
     'two seeds at the same parameters give '
-
     """
     if not isinstance(simulator, Simulator) or not isinstance(proposal, Proposal):
         raise ArgumentError("simulator, proposal: expected a simulator and a proposal, as for fisherscore.simulate.")

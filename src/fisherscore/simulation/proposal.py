@@ -40,7 +40,6 @@ class Proposal:
     >>> proposal = fs.Proposal.of({"rate": dist.Gamma(3.0, 1.0), "shift": dist.Uniform(-1.0, 1.0)})
     >>> proposal.names
     ('rate', 'shift')
-
     """
 
     names: tuple[str, ...]
@@ -65,7 +64,6 @@ class Proposal:
 
         Returns:
             A proposal.
-
         """
         pairs = _pairs(distributions, "distributions")
         for name, law in pairs:
@@ -114,7 +112,6 @@ class Proposal:
 
         Returns:
             Parameters, shape (p,).
-
         """
         keys = jax.random.split(key, len(self.names))
         return jnp.stack([d.sample(k) for d, k in zip(self.distributions, keys, strict=True)])
@@ -128,7 +125,6 @@ class Proposal:
 
         Returns:
             Parameters, shape (num, p).
-
         """
         keys = jax.random.split(jax.random.key(as_seed(seed)), as_count(num, "num"))
         return np.asarray(jax.vmap(self.draw_one)(keys), dtype=np.float64)
@@ -141,7 +137,6 @@ class Proposal:
 
         Returns:
             Log-densities, shape (...).
-
         """
         theta = jnp.asarray(as_theta(theta, self.names))
         return sum(d.log_prob(theta[..., i]) for i, d in enumerate(self.distributions))
@@ -154,7 +149,6 @@ class Proposal:
 
         Returns:
             Booleans, shape (...).
-
         """
         theta = as_theta(theta, self.names)
         return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
@@ -182,7 +176,6 @@ def uniform(
     <Proposal: omega_c from 0.2 to 0.4, sigma8 from 0.7 to 0.9>
     >>> fs.uniform({"my parameter": (0, 1)}).high
     array([1.])
-
     """
     pairs = _pairs(ranges, "ranges", more)
     return Proposal.of(
@@ -210,7 +203,6 @@ def normal(
     >>> import fisherscore as fs
     >>> fs.normal(mass=(1.0, 0.1)).sample(3).shape
     (3, 1)
-
     """
     pairs = _pairs(moments, "moments", more)
     laws = []

@@ -73,7 +73,6 @@ class Simulator(abc.ABC):
 
         Returns:
             A simulator that knows them, or itself where names make no difference.
-
         """
         del names
         return self
@@ -89,7 +88,6 @@ class Simulator(abc.ABC):
 
         Returns:
             Data, status and messages.
-
         """
 
     def draw(self, theta: Any, *, seed: int = 0) -> np.ndarray:
@@ -108,7 +106,6 @@ class Simulator(abc.ABC):
         (2,)
         >>> simulator.draw([[0.0, 1.0], [2.0, 3.0]], seed=7).shape
         (2, 2)
-
         """
         parameters = as_finite(theta, "theta")
         if parameters.ndim not in (1, 2) or not parameters.size:
@@ -125,7 +122,6 @@ class Simulator(abc.ABC):
 
         Returns:
             n observations along the first axis.
-
         """
         blocks = []
         for start in range(0, len(rows), self.block_size):
@@ -241,7 +237,6 @@ def from_python(function: Callable[..., Any], *, name: str | None = None, timeou
     ...     return [tosses]
     >>> fs.from_python(coin).draw([0.5], seed=1).shape
     (1,)
-
     """
     chosen = name or _name(_callable(function))
     identity = {"kind": "python", "name": chosen, "source": source_digest(function)}
@@ -278,7 +273,6 @@ def from_command(
     >>> simulator = fs.from_command([sys.executable, "-c", program, "{input}", "{output}"], names=["a"])
     >>> simulator.draw([3.0], seed=1).shape
     (1,)
-
     """
     words = _checked_words(arguments)
     if input_format not in ("json", "npy"):
@@ -321,7 +315,6 @@ def from_jax(function: Callable[..., Any], *, batch_size: int = 256, name: str |
     >>> simulator = fs.from_jax(lambda key, theta: theta + jax.random.normal(key, theta.shape))
     >>> simulator.draw([0.0, 1.0], seed=7).shape
     (2,)
-
     """
     size = as_count(batch_size, "batch_size")
     return JaxSimulator(_callable(function), name or _name(function), size)

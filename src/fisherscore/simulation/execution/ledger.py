@@ -46,7 +46,7 @@ class Ledger:
         self.folder = folder
         self._connection = connection
         self._lock = lock
-        self._run: int | None = None
+        self._run_id: int | None = None
 
     @classmethod
     def create(cls, folder: Path, metadata: dict[str, Any]) -> "Ledger":
@@ -118,13 +118,13 @@ class Ledger:
         now = time.time()
         with _explained_errors(self.folder), self._connection as connection:
             connection.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-            if self._run is None:
-                self._run = connection.execute(
+            if self._run_id is None:
+                self._run_id = connection.execute(
                     "INSERT INTO sittings (started, latest, num_records) VALUES (?, ?, 0)", (now, now)
                 ).lastrowid
             connection.execute(
                 "UPDATE sittings SET latest = ?, num_records = num_records + ? WHERE id = ?",
-                (now, len(values), self._run),
+                (now, len(values), self._run_id),
             )
 
     def indices(self, status: str | None = None) -> np.ndarray:

@@ -1,0 +1,158 @@
+"""The two campaigns of an analysis: simulations to train on, and fresh ones for the checks.
+
+Before the first simulation of a new campaign the simulator is tried, and a long campaign stops early when too many of
+its first runs fail, so that no time is spent on simulations nobody can use.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import CampaignError, SimulationError
+from ..fitting.checks import MAX_FAILURE_RATE
+from ..simulation.campaign import merge_campaigns, open_campaign, simulate
+from ..simulation.execution.ledger import FILE as LEDGER
+from ..simulation.execution.ledger import Ledger
+from ..simulation.execution.run import OK
+from ..simulation.preflight import check_simulator
+from ..simulation.simulations import Simulations
+from ..simulation.status import campaign_status
+from .workspace import TEST_SEED, Workspace, digest
+
+# Stop after the first 100 records if more than 4 % of them fail: a simulator that fails in 1 % of its runs, which is
+# what a fit accepts, hardly ever does so by chance.
+_PILOT_RECORDS, _MOST_PILOT_FAILURES = 100, 0.04
+
+
+@dataclass(frozen=True)
+class AnalysisCampaign:
+    """One campaign in the folder of an analysis, with the number of simulations and the seed the file asks for."""
+
+    workspace: Workspace
+    name: str
+    num_simulations: int
+    seed: int
+
+    @classmethod
+    def training(cls, workspace: Workspace) -> "AnalysisCampaign":
+        """Return the campaign the model is trained on."""
+        c = workspace.configuration
+        return cls(workspace, "campaign", c.num_simulations, c.seed)
+
+    @classmethod
+    def test(cls, workspace: Workspace) -> "AnalysisCampaign":
+        """Return the campaign of the checks."""
+        c = workspace.configuration
+        return cls(workspace, "test", c.num_test, c.seed + TEST_SEED)
+
+    @property
+    def folder(self) -> Path:
+        """Where its records are kept."""
+        return self.workspace.out / self.name
+
+    def run(self, shard: str | None = None) -> None:
+        """Run the simulations that are not there yet, or those of one shard."""
+        if shard is None and self.num_simulations > _PILOT_RECORDS:
+            refuse_failures(self.workspace, self._simulate(_PILOT_RECORDS), most=_MOST_PILOT_FAILURES)
+        self._simulate(self.num_simulations, shard)
+        self.workspace.say(str(campaign_status(self._folder_of(shard))))
+
+    def _simulate(self, num_simulations: int, shard: str | None = None) -> Simulations:
+        c = self.workspace.configuration
+        folder = self._folder_of(shard)
+        return simulate(
+            c.simulator,
+            c.proposal,
+            num_simulations,
+            latent=_latent_of_old_campaign(folder),
+            seed=self.seed,
+            out=folder,
+            shard=shard,
+            progress=self.workspace.progress,
+            **c.engine,
+        )
+
+    def _folder_of(self, shard: str | None) -> Path:
+        if shard is None:
+            return self.folder
+        return self.workspace.out / "shards" / f"{self.name}-{shard.replace('/', '-of-')}"
+
+    def join_shards(self) -> None:
+        """Put together the shards that a job array has left, unless the campaign is there already."""
+        parts = sorted((self.workspace.out / "shards").glob(f"{self.name}-*-of-*"))
+        if parts and not (self.folder / LEDGER).exists():
+            merge_campaigns(self.folder, parts, proposal=self.workspace.configuration.proposal)
+            self.workspace.say(f"{self.folder}: {len(parts)} shards joined")
+
+    def simulations(self) -> Simulations:
+        """Open the campaign, which must be finished."""
+        try:
+            status = campaign_status(self.folder)
+        except CampaignError:
+            raise self.workspace.missing("simulate") from None
+        if status.num_done < self.num_simulations:
+            done = f"{status.num_done:,} of {self.num_simulations:,} simulations are done"
+            raise self.workspace.missing("simulate", done)
+        return open_campaign(self.folder, proposal=self.workspace.configuration.proposal, first=self.num_simulations)
+
+    def key(self) -> str:
+        """Hash what the data depend on; hashing the data themselves would take long."""
+        with Ledger.open(self.folder) as ledger:
+            return digest(ledger.metadata()["plan"], self.num_simulations, ledger.counts())
+
+
+def _latent_of_old_campaign(folder: Path) -> str | None:
+    """Go on with a campaign of version 0.1.0 as it was begun: with noise added to the parameters."""
+    if not (folder / LEDGER).exists():
+        return None
+    with Ledger.open(folder) as ledger:
+        return "additive" if ledger.metadata()["plan"]["additive_noise"] else None
+
+
+def run_campaigns(workspace: Workspace, shard: str | None = None) -> None:
+    """Run all campaigns the file asks for, or one shard of each; what is done already is not done again."""
+    _try_simulator(workspace)
+    campaigns = [AnalysisCampaign.training(workspace)]
+    if workspace.configuration.num_test:
+        campaigns.append(AnalysisCampaign.test(workspace))
+    if shard is None:
+        for campaign in campaigns:
+            campaign.join_shards()
+    for campaign in campaigns:
+        campaign.run(shard)
+
+
+def _try_simulator(workspace: Workspace) -> None:
+    """Try the simulator before a new campaign; its data must have the shape of the observation."""
+    if (workspace.out / "campaign" / LEDGER).exists() or (workspace.out / "shards").exists():
+        return
+    c = workspace.configuration
+    total = c.num_simulations + c.num_test + c.num_forecast
+    trial = check_simulator(c.simulator, c.proposal, num_runs=3, num_simulations=total)
+    if trial.x_shape is not None:
+        if c.shape is not None and trial.x_shape != c.shape:
+            raise c.document.error(
+                ("simulator", "shape"),
+                f"expected what the simulator returns, {list(trial.x_shape)}, got {list(c.shape)}.",
+            )
+        c.check_observation(trial.x_shape)
+    workspace.say(str(trial))
+    if not trial.counts.get(OK):
+        raise SimulationError("No trial run of the simulator succeeded, so no campaign is begun.")
+    if trial.noiseless:
+        raise SimulationError("The simulator has no noise, so there is nothing to learn; no campaign is begun.")
+    if trial.problems:
+        workspace.say("  going on all the same: fit and checks will tell")
+
+
+def refuse_failures(workspace: Workspace, simulations: Simulations, most: float = MAX_FAILURE_RATE) -> None:
+    """Refuse too many failures as ``fit`` does, in words of the analysis file instead of Python."""
+    c = workspace.configuration
+    if simulations.failure_rate > most and not c.allow_failures:
+        kinds, first = simulations.failures()
+        raise c.document.error(
+            ("simulator",),
+            f"{simulations.failure_rate:.2%} of {len(simulations):,} simulations failed "
+            f"({', '.join(f'{n:,} {kind}' for kind, n in kinds.items())}; the first said: {first[:300]}). Leaving "
+            "them out can bias the score. Repair the simulator, or narrow its parameters; if failures depend on "
+            "the parameters alone, set allow_failures = true under [fit].",
+        )
