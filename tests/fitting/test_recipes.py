@@ -1,5 +1,7 @@
 """Fits against closed forms: the right answer within its error, and a control that must fail."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from numpy.polynomial.hermite_e import hermegauss
 
 import fisherscore as fs
 from fisherscore.accuracy import score_error_of
+from fisherscore.fitting.fit import _chosen_recipe
 
 TOY = fs.problems.linear_gaussian()
 QUICK = fs.NetworkRecipe(num_steps=1500)
@@ -31,6 +34,25 @@ def test_the_papers_recipe_has_the_papers_settings():
     assert (lensing.training.num_epochs, lensing.training.learning_rate) == (10_000, 1e-3)
     for training in (toy.training, lensing.training):
         assert (training.batch_size, training.decay, training.held_out) == (None, "none", 0.0)
+
+
+LATENTS = {"none": None, "additive": "additive", "own": TOY.latent}
+
+
+@pytest.mark.parametrize("latent", LATENTS)
+def test_the_papers_recipe_by_name_follows_the_latent(latent):
+    sims = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 20, latent=LATENTS[latent])
+    assert _chosen_recipe("paper", sims) == (fs.PaperRecipe.toy() if latent == "own" else fs.PaperRecipe())
+
+
+def test_the_papers_recipe_draws_the_latent_where_there_is_none():
+    sims = fs.simulate(TOY.simulator, TOY.proposal, 200)
+    recipe = replace(fs.PaperRecipe.toy(), training=replace(fs.PaperRecipe.toy().training, num_epochs=5))
+    models = [fs.fit(sims, recipe=recipe, seed=s, progress=False) for s in (0, 0, 1)]
+    scores = [np.asarray(m.score([0.5, 0.5], sims.x)) for m in models]
+    np.testing.assert_array_equal(scores[0], scores[1])
+    assert np.isfinite(scores[0]).all() and (scores[0] != scores[2]).any()
+    assert models[0].provenance["simulations"]["seed"] == 0
 
 
 def test_decomposable_paper_recipe_learns_the_exact_score():

@@ -14,7 +14,6 @@ All of it sees (θ, x) with x drawn at θ, whatever the design of θ: no latent 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,6 +26,7 @@ from ..potentials.stack import Stack
 from .cross_validation import cross_validate
 from .data import Rows
 from .network_trial import NetworkTrial
+from .options import FitOptions
 from .regimes import WeighedForms, regime_of
 from .trainers import Trainer
 
@@ -45,25 +45,16 @@ class StackFit:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def fit_stack(
-    rows: Rows,
-    closed_forms: Sequence[str],
-    trainer: Trainer | None,
-    *,
-    seed: int,
-    progress: bool | None = None,
-    checkpoint: Path | None = None,
-) -> StackFit:
+def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, options: FitOptions) -> StackFit:
     """Fit and weigh all candidates on standardised rows."""
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
+    rng = np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=(3,)))
     forms = _weighed_forms(rows, _screened(rows, closed_forms, rng), rng)
     error = regime_of(len(rows)).error(forms, rows, rng)
     members, weights = dict(forms.members), dict(forms.weights)
     details: dict[str, Any] = {}
     if trainer is not None and (len(rows) >= _MIN_ROWS_FOR_NETWORK or not members):
         key = jax.random.key(int(rng.integers(2**31)))
-        trial = NetworkTrial.of(rows, forms)
-        joined, details = trial.run(trainer, key=key, progress=progress, checkpoint=checkpoint)
+        joined, details = NetworkTrial.of(rows, forms).run(trainer, key, options)
         if joined is not None:
             weights = {n: joined.keep * w for n, w in weights.items()} | joined.weights
             members |= joined.networks

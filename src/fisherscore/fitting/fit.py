@@ -11,6 +11,7 @@ from ..simulation.simulations import Simulations
 from .assemble import FitOrigin, assemble
 from .checks import check_failures, check_number, warn_if_imprecise
 from .memory import allowed_bytes, fit_in_parts, is_too_large
+from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
 
 
@@ -53,19 +54,20 @@ def fit(
     """
     if not isinstance(sims, Simulations):
         raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
-    chosen, seed = _chosen_recipe(recipe, sims), as_seed(seed)
+    chosen = _chosen_recipe(recipe, sims)
+    options = FitOptions(as_seed(seed), progress, None if checkpoint is None else Path(checkpoint))
     check_failures(sims, allow_failures=allow_failures)
     num_bytes = allowed_bytes(memory)
     if is_too_large(sims, num_bytes):
         if checkpoint is not None:
             raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
-        fitted = fit_in_parts(chosen, sims, num_bytes, seed=seed, progress=progress)
+        fitted = fit_in_parts(chosen, sims, num_bytes, options)
     else:
         good = sims.ok()
         check_number(len(good))
         warn_if_imprecise(good)
-        fitted = chosen.fit_function(good, seed=seed, progress=progress, checkpoint=checkpoint)
-    return assemble(fitted, FitOrigin(type(chosen).__name__, seed, sims.failure_rate))
+        fitted = chosen.fit_function(good, options)
+    return assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, sims.failure_rate))
 
 
 def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:

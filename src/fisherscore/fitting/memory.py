@@ -7,6 +7,7 @@ from ..errors import ArgumentError, FisherScoreWarning
 from ..simulation.simulations import Simulations
 from .assemble import FunctionFit
 from .checks import MIN_SIMULATIONS, warn_if_imprecise
+from .options import FitOptions
 from .recipes import NetworkRecipe, Recipe
 
 # Training holds its data many times over (as read, shuffled, standardised, in single precision, the next part of them)
@@ -33,9 +34,7 @@ def is_too_large(sims: Simulations, num_bytes: float) -> bool:
     return sims.folder is not None and _COPIES_OF_ALL * sims.num_bytes > num_bytes
 
 
-def fit_in_parts(
-    recipe: Recipe, sims: Simulations, num_bytes: float, *, seed: int, progress: bool | None
-) -> FunctionFit:
+def fit_in_parts(recipe: Recipe, sims: Simulations, num_bytes: float, options: FitOptions) -> FunctionFit:
     """Fit to random parts of a campaign, each a fraction of the memory, since training needs several copies."""
     size = int(len(sims) * num_bytes / sims.num_bytes / _COPIES_OF_PART)
     if round(len(sims) * (1 - sims.failure_rate)) < 2 * MIN_SIMULATIONS:
@@ -44,15 +43,15 @@ def fit_in_parts(
         raise ArgumentError(
             f"memory: {num_bytes / 2**30:.3g} GB hold fewer than {MIN_SIMULATIONS} simulations to train on."
         )
-    windows = sims.windows(size, seed=seed)
+    windows = sims.windows(size, seed=options.seed)
     first = next(windows)
     warn_if_imprecise(first)
     if isinstance(recipe, NetworkRecipe):
-        return recipe.fit_function(first, seed=seed, progress=progress, checkpoint=None, others=windows)
+        return recipe.fit_function(first, options, windows)
     warnings.warn(
         f"sims: {len(sims):,} simulations do not fit in memory; {type(recipe).__name__} is fitted to {len(first):,} of "
         "them, drawn at random.",
         FisherScoreWarning,
         stacklevel=3,
     )
-    return recipe.fit_function(first, seed=seed, progress=progress, checkpoint=None)
+    return recipe.fit_function(first, options)

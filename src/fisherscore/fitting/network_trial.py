@@ -6,7 +6,6 @@ its standard error. An ensemble is trained one network after the other, and give
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from ..potentials.base import Potential
 from .data import Rows
 from .error_estimate import network_error
 from .implicit_risk import ImplicitRisk, Terms, edge_weights, inverse_information
+from .options import FitOptions
 from .regimes import WeighedForms
 from .trainers import TrainedNetwork, Trainer, TrainingRequest
 
@@ -91,9 +91,7 @@ class NetworkTrial:
             risk=ImplicitRisk(edge_weights(test.u), metric),
         )
 
-    def run(
-        self, trainer: Trainer, *, key: Array, progress: bool | None, checkpoint: Path | None
-    ) -> tuple[Joined | None, dict[str, Any]]:
+    def run(self, trainer: Trainer, key: Array, options: FitOptions) -> tuple[Joined | None, dict[str, Any]]:
         """Train networks and judge them; give those that join, and details of the training."""
         ensemble = _Ensemble()
         for number in range(trainer.num_members):
@@ -102,8 +100,8 @@ class NetworkTrial:
                 known=self.known,
                 metric=self.risk.metric,
                 key=jax.random.fold_in(key, number),
-                progress=progress,
-                checkpoint=None if checkpoint is None else checkpoint / f"network_{number}",
+                progress=options.progress,
+                checkpoint=options.checkpoint_of(f"network_{number}"),
             )
             ensemble.trained.append(trainer.fit(request))
             ensemble.terms.append(ensemble.trained[-1].terms(self.test, self.risk.metric))

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import ArgumentError, TrainingError
+from ..errors import ArgumentError
 from ..potentials.base import build
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.mixture_density import MixtureDensity
@@ -25,6 +25,8 @@ from .assemble import FitOrigin, FunctionFit, assemble
 from .auto import fit_stack
 from .checks import warn_if_deterministic
 from .data import Rows
+from .latent_pairs import LatentPairs, latent_pairs
+from .options import FitOptions
 from .train import Monitor, Task, Training, latent_score_loss, train
 from .trainers import DensityTrainer, ResidualTrainer, Trainer
 
@@ -39,16 +41,12 @@ class Recipe(abc.ABC):
     """
 
     @abc.abstractmethod
-    def fit_function(
-        self, sims: Simulations, *, seed: int, progress: bool | None = None, checkpoint: Any = None
-    ) -> FunctionFit:
+    def fit_function(self, sims: Simulations, options: FitOptions) -> FunctionFit:
         """Fit a function of standardised (θ, x).
 
         Args:
             sims: Simulations that all succeeded.
-            seed: Seed of everything random in the fit.
-            progress: Whether to show a progress bar; None shows one in a terminal.
-            checkpoint: Folder in which the state of a training is kept, or None.
+            options: Seed, display and checkpoint of the fit.
 
         Returns:
             The function, and what it was fitted to.
@@ -68,13 +66,15 @@ class Recipe(abc.ABC):
             The model.
 
         """
-        fitted = self.fit_function(sims, seed=seed, progress=progress, checkpoint=checkpoint)
-        return assemble(fitted, FitOrigin(type(self).__name__, seed, sims.failure_rate))
+        options = FitOptions(seed, progress, None if checkpoint is None else Path(checkpoint))
+        return assemble(self.fit_function(sims, options), FitOrigin(type(self).__name__, seed, sims.failure_rate))
 
 
 @dataclass(frozen=True)
 class NetworkRecipe(Recipe):
     """One network trained on latent scores: by default conservative, in minibatches, stopped early.
+
+    Simulations without a latent get additive noise of 1/200 of each parameter's range, as in the paper.
 
     Args:
         architecture: Registered name of the network: ``"exponential_family"``, ``"vector_field"`` and others.
@@ -111,43 +111,37 @@ class NetworkRecipe(Recipe):
         return self.training.for_steps(self.num_steps, num_simulations)
 
     def fit_function(
-        self,
-        sims: Simulations,
-        *,
-        seed: int,
-        progress: bool | None = None,
-        checkpoint: Any = None,
-        others: Iterator[Simulations] | None = None,
+        self, sims: Simulations, options: FitOptions, others: Iterator[Simulations] | None = None
     ) -> FunctionFit:
         """Regress the latent scores on (θ, x).
 
         Args:
             sims: Simulations that all succeeded.
-            seed: Seed of everything random in the fit.
-            progress: Whether to show a progress bar; None shows one in a terminal.
-            checkpoint: Folder in which the state of the training is kept, or None.
+            options: Seed, display and checkpoint of the fit.
             others: Other simulations, the same number at a time, to go on with in turn.
 
         Returns:
             The network, and what it was fitted to.
 
         """
-        target = _targets(sims)
-        standardizer = Standardizer.of(sims.theta, sims.x, target, inputs=self.standardize_inputs)
+        rng = np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=(5,)))
+        pairs = latent_pairs(sims, rng)
+        standardizer = Standardizer.of(pairs.theta, pairs.x, pairs.target, inputs=self.standardize_inputs)
 
-        def rows(part: Simulations) -> tuple[np.ndarray, ...]:
-            weights = () if part.weights is None else (part.weights,)
-            return (*standardizer.inputs(part.theta, part.x), standardizer.target(_targets(part)), *weights)
+        def rows(pairs: LatentPairs) -> tuple[np.ndarray, ...]:
+            weights = () if pairs.weights is None else (pairs.weights,)
+            return (*standardizer.inputs(pairs.theta, pairs.x), standardizer.target(pairs.target), *weights)
 
-        network_key, train_key = jax.random.split(jax.random.key(seed))
-        data_size = int(np.prod(sims.x_shape))
-        network = build(self.architecture, sims.proposal.num_parameters, data_size, self.settings, key=network_key)
+        network_key, train_key = jax.random.split(jax.random.key(options.seed))
+        sizes = (sims.proposal.num_parameters, int(np.prod(sims.x_shape)))
+        network = build(self.architecture, *sizes, self.settings, key=network_key)
         training = self.training_for(len(sims))
-        task = Task(latent_score_loss, rows(sims), None if others is None else lambda: rows(next(others)))
-        monitor = Monitor(progress=progress, checkpoint=checkpoint)
+        fresh = None if others is None else lambda: rows(latent_pairs(next(others), rng))
+        task = Task(latent_score_loss, rows(pairs), fresh)
+        monitor = Monitor(progress=options.progress, checkpoint=options.checkpoint)
         network, history = train(network, task, training, key=train_key, monitor=monitor)
         details = {"settings": self.settings, "training": asdict(training), **history.as_dict()}
-        return FunctionFit(network, standardizer, sims, sims.theta, details)
+        return FunctionFit(network, standardizer, sims, pairs.theta, details)
 
 
 @dataclass(frozen=True)
@@ -212,29 +206,24 @@ class ClosedFormRecipe(Recipe):
         if self.form not in CLOSED_FORMS:
             raise ArgumentError(f"form: expected one of {', '.join(CLOSED_FORMS)}, got {self.form!r}.")
 
-    def fit_function(
-        self, sims: Simulations, *, seed: int, progress: bool | None = None, checkpoint: Any = None
-    ) -> FunctionFit:
+    def fit_function(self, sims: Simulations, options: FitOptions) -> FunctionFit:
         """Fit the closed form to x at the parameters it was drawn at.
 
         Args:
             sims: Simulations that all succeeded.
-            seed: Seed by which rows are left out where weights ask for it.
-            progress: Not used: there is no training.
-            checkpoint: Not used: there is no training.
+            options: Seed, display and checkpoint of the fit.
 
         Returns:
             The closed form, and what it was fitted to.
 
         """
-        del progress, checkpoint
         form, data_size = CLOSED_FORMS[self.form], int(np.prod(sims.x_shape))
         if data_size > form.max_data:
             raise ArgumentError(
                 f"recipe: {self.form} is for up to {form.max_data} data, got {data_size}. "
                 "Compress them first, or use fisherscore.NetworkRecipe()."
             )
-        sims = _thinned(sims, seed)
+        sims = _thinned(sims, options.seed)
         standardizer, rows = _rows_in_region(sims)
         fitted = form.fit(rows.u, rows.x)
         return FunctionFit(fitted, standardizer, sims, sims.drawn_at, {"settings": fitted.settings})
@@ -282,32 +271,21 @@ class AutoRecipe(Recipe):
             return None
         return ResidualTrainer(self.network.architecture, self.network.settings, self.network.training_for)
 
-    def fit_function(
-        self, sims: Simulations, *, seed: int, progress: bool | None = None, checkpoint: Any = None
-    ) -> FunctionFit:
+    def fit_function(self, sims: Simulations, options: FitOptions) -> FunctionFit:
         """Fit and weigh all candidates.
 
         Args:
             sims: Simulations that all succeeded.
-            seed: Seed of everything random in the fit.
-            progress: Whether to show a progress bar; None shows one in a terminal.
-            checkpoint: Folder in which the states of trainings are kept, or None.
+            options: Seed, display and checkpoint of the fit.
 
         Returns:
             The weighted sum, and what it was fitted to.
 
         """
-        sims = _thinned(sims, seed)
+        sims = _thinned(sims, options.seed)
         standardizer, rows = _rows_in_region(sims)
         warn_if_deterministic(rows)
-        fitted = fit_stack(
-            rows,
-            self.closed_forms,
-            self.trainer(rows.data_size),
-            seed=seed,
-            progress=progress,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-        )
+        fitted = fit_stack(rows, self.closed_forms, self.trainer(rows.data_size), options)
         details = {"weights": fitted.weights, "estimated_error": fitted.estimated_error, **fitted.details}
         return FunctionFit(fitted.stack, standardizer, sims, sims.drawn_at, details)
 
@@ -327,10 +305,3 @@ def _rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:
     standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x)
     u, x = standardizer.inputs(sims.drawn_at, sims.x)
     return standardizer, Rows(u, x.reshape(len(x), -1))
-
-
-def _targets(sims: Simulations) -> np.ndarray:
-    target = sims.latent_score()
-    if not np.isfinite(target).all():
-        raise TrainingError("latent: its score is NaN or infinite for some records. Check its log_prob or score.")
-    return target

@@ -1,0 +1,23 @@
+"""How a fit is run, whatever the recipe."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Seed, display and checkpoint of a fit.
+
+    Attributes:
+        seed: Seed of everything random in the fit.
+        progress: Whether to show a progress bar; None shows one in a terminal.
+        checkpoint: Folder in which the state of the training is kept, or None.
+    """
+
+    seed: int = 0
+    progress: bool | None = None
+    checkpoint: Path | None = None
+
+    def checkpoint_of(self, name: str) -> Path | None:
+        """Return the folder of one of several trainings."""
+        return None if self.checkpoint is None else self.checkpoint / name
