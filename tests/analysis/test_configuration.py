@@ -16,6 +16,10 @@ title = "A test"
 out = "results"
 seed = 3
 
+[budget]
+simulations = 300
+test = 0
+
 [simulator]
 python = "model_of_test.py:draw"
 shape = 2
@@ -26,10 +30,6 @@ workers = 2
 [parameters]
 a = [0.0, 1.0]
 b = { range = [2.0, 3.0], unit = "km" }
-
-[budget]
-simulations = 300
-test = 0
 
 [observation]
 values = [0.5, 2.5]

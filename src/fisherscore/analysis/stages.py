@@ -188,7 +188,7 @@ class Forecast(ResultStage):
         """Return the point of the forecast, and how it was chosen."""
         c = workspace.configuration
         if c.forecast_theta0 is not None:
-            return c.forecast_theta0, "as the file says"
+            return c.forecast_theta0, "the point the file gives"
         if c.observation is not None:
             best = maximum_likelihood(workspace.model(), workspace.observation(), iid=c.observation.iid)
             if best.converged:
