@@ -41,7 +41,7 @@ sims = fs.simulate(
     out=None if folder == "-" else folder, workers=workers or None, progress=False,
 )
 if folder == "-":
-    np.savez(log + ".npz", x=sims.x, theta=sims.theta, latent=sims.latent, status=sims.status)
+    np.savez(log + ".npz", x=sims.x, theta=sims.theta, status=sims.status)
 """
 
 
@@ -61,15 +61,15 @@ def undisturbed(scratch: Path, num: int) -> dict[str, np.ndarray]:
 
 def children(parent: int) -> list[int]:
     """List the worker processes a coordinator has started."""
-    found = []
+    numbers = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             stat = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()
             if int(stat[1]) == parent and b"execution.worker" in Path(f"/proc/{name}/cmdline").read_bytes():
-                found.append(int(name))
+                numbers.append(int(name))
         except (OSError, IndexError):
             continue
-    return found
+    return numbers
 
 
 def left_over(log: Path) -> int:

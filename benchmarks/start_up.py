@@ -23,24 +23,24 @@ def seconds(code: str | None) -> float:
     """Return the shortest of several runs in a fresh process."""
     program = str(Path(sys.executable).parent / "fisherscore")
     command = [program, "--help"] if code is None else [sys.executable, "-c", code]
-    times = []
+    durations = []
     for _ in range(7):
         started = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
-        times.append(time.perf_counter() - started)
-    return min(times)
+        durations.append(time.perf_counter() - started)
+    return min(durations)
 
 
 def main() -> None:
-    found = {name: seconds(code) for name, code in CASES.items()}
-    base = found["import jax, equinox"] - found["nothing"]
+    times = {name: seconds(code) for name, code in CASES.items()}
+    base = times["import jax, equinox"] - times["nothing"]
     ratios = {
-        name: (found[name] - found["nothing"]) / base
+        name: (times[name] - times["nothing"]) / base
         for name in ("import fisherscore", "simulate, fit, sample imported")
     }
-    result = {"seconds": found, "ratio_to_jax_and_equinox": ratios, "versions": versions()}
+    result = {"seconds": times, "ratio_to_jax_and_equinox": ratios, "versions": versions()}
     write_json({"benchmark": "start_up", **result}, Path(__file__).parent / "results" / "start_up.json")
-    rows = [(name, f"{value:.2f} s") for name, value in found.items()]
+    rows = [(name, f"{value:.2f} s") for name, value in times.items()]
     print_table("start-up", rows + [(f"{n}, against JAX and Equinox", f"{r:.2f}") for n, r in ratios.items()])
 
 

@@ -28,7 +28,8 @@ import fisherscore as fs
 from fisherscore._support.versions import versions, write_json
 from fisherscore.accuracy import c2st, field_error, forecast_error, region_grid, score_error
 from fisherscore.problems import Problem
-from fisherscore.problems.weak_lensing import FIDUCIAL, UNIT, fiducial_covariance, spectra
+from fisherscore.problems.lensing_spectra import FIDUCIAL, fiducial_covariance, spectra
+from fisherscore.problems.weak_lensing import UNIT
 
 HERE = Path(__file__).parent / "results"
 MULTIPOLES, REDSHIFTS = np.logspace(1, 3, 5), (1.0, 0.5)
@@ -76,7 +77,7 @@ def measure(problem: Problem, name: str, model: Any, exact: ExactPosterior, num_
     distances, learned_inside, exact_inside = [], [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fs.FisherScoreWarning)
-        forecasts = fs.forecast(model, grid, simulator, num_simulations=20_000, seed=5)
+        forecasts = fs.forecast_grid(model, grid, simulator, num_simulations=20_000, seed=5)
         for i, (theta, x) in enumerate(zip(truths, mocks, strict=True)):
             learned = fs.sample(model, x, seed=i).samples
             reference = exact.sample(x, len(learned), seed=i)
@@ -123,7 +124,7 @@ def fits(problem: Problem, options: argparse.Namespace) -> Iterator[tuple[str, A
         sims = fs.simulate(problem.simulator, problem.proposal, num, seed=0)
         yield f"default, {num:,} simulations", fs.fit(sims)
     if options.paper_model is None:
-        sims = fs.simulate(problem.simulator, problem.proposal, 100_000, seed=0)
+        sims = fs.simulate(problem.simulator, problem.proposal, 100_000, latent="additive", seed=0)
         papers = [fs.fit(sims, recipe="paper")]
     else:
         papers = [fs.load(path) for path in options.paper_model]

@@ -26,7 +26,8 @@ import numpy as np
 
 import fisherscore as fs
 from fisherscore._support.versions import print_table, versions, write_json
-from fisherscore.problems.weak_lensing import FIDUCIAL, spectra, weak_lensing
+from fisherscore.problems.lensing_spectra import FIDUCIAL, spectra
+from fisherscore.problems.weak_lensing import weak_lensing
 
 MULTIPOLES, REDSHIFTS = np.logspace(1.0, 3.0, 5), (1.0, 0.5)
 THETA = jnp.array([FIDUCIAL["omega_c"], FIDUCIAL["sigma8"]])

@@ -1,7 +1,8 @@
-"""A Griffe extension that turns the package's docstrings into Markdown for the reference.
+"""A Griffe extension that prepares the package's docstrings for the reference.
 
-Docstrings are plain text with roles such as :func:`fisherscore.fit` and examples that start with ``>>>``. Roles become
-links to the reference where it has the name, examples become code blocks.
+Docstrings are in Google style: prose, sections such as ``Args:`` and ``Returns:``, and examples starting with ``>>>``.
+Griffe makes tables of the sections. Before it does, roles such as :func:`fisherscore.fit` become links to the reference
+where it has the name, examples become code blocks, and returns are given the type of the signature.
 """
 
 import re
@@ -19,7 +20,7 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of one module, class or function."""
         if obj.docstring is not None:
-            obj.docstring.value = _fenced(_linked(obj.docstring.value, obj))
+            obj.docstring.value = _fenced(_with_return_type(_linked(obj.docstring.value, obj), obj))
 
 
 def _linked(text: str, obj: griffe.Object) -> str:
@@ -41,6 +42,12 @@ def _exported(obj: griffe.Object) -> set[str]:
     while top.parent is not None:
         top = top.parent
     return {name for name, member in top.members.items() if member.is_alias}
+
+
+def _with_return_type(text: str, obj: griffe.Object) -> str:
+    """Put the annotated type before the words on what is returned; Griffe takes any words before a colon for a type."""
+    annotation = getattr(obj, "returns", None)
+    return text if annotation is None else re.sub(r"(?m)^Returns:\n +", rf"\g<0>{annotation}: ", text)
 
 
 def _fenced(text: str) -> str:

@@ -15,16 +15,17 @@ DOCS = Path(__file__).parent
 LINE_LENGTH = 120
 # Links of a page to other pages and pictures, which a script reaches by another way.
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
-OPENING = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<language>[\w+-]*)")
+OPENING = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<language>[\w+-]*)(?: +title=\"(?P<title>[^\"]*)\")?")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a page: code without its fences, or prose (language ``None``), and the number of its first line."""
+    """A part of a page: code without its fences, or prose (language ``None``), its first line and its title."""
 
     language: str | None
     line: int
     text: str
+    title: str | None = None
 
 
 def blocks(page: str) -> Iterator[Block]:
@@ -32,11 +33,11 @@ def blocks(page: str) -> Iterator[Block]:
     kept: list[str] = []
     start, opening = 1, None
     for number, line in enumerate(page.splitlines(), 1):
-        if opening is None and (found := OPENING.match(line)):
+        if opening is None and (match := OPENING.match(line)):
             yield Block(None, start, "\n".join(kept))
-            kept, start, opening = [], number + 1, found
+            kept, start, opening = [], number + 1, match
         elif opening is not None and re.fullmatch(rf" *{opening['fence'][0]}{{{len(opening['fence'])},}} *", line):
-            yield Block(opening["language"], start, textwrap.dedent("\n".join(kept)))
+            yield Block(opening["language"], start, textwrap.dedent("\n".join(kept)), opening["title"])
             kept, start, opening = [], number + 1, None
         else:
             kept.append(line)

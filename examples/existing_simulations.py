@@ -56,8 +56,8 @@ except fs.ArgumentError as error:
 # * **It depends on the parameters alone**, as here. Then dropping them only leaves a gap in the design, and the score
 #   is not biased. In the gap itself it is an extrapolation.
 # * **It depends on the data**, such as a run that stops when a fluctuation is too large. Then the runs that are left
-#   are not draws of x given θ, and what is learned is the score of x given that the run succeeded. No weighting mends
-#   that; the simulator has to be repaired.
+#   are not draws of x given θ, and what is learned is the score of x given that the run succeeded. No weighting
+#   repairs that; the simulator has to be repaired.
 #
 # A first look is where they lie:
 
@@ -98,13 +98,13 @@ print(f"estimated error {model.estimated_error:.4f}")
 # estimated error 0.0145
 # ```
 #
-# Rows outside the proposal's region may stay: they help at its edge. `recipe="paper"` is not for tables, because it
-# needs noise added to the parameters before each run.
+# Rows outside the proposal's region may stay: they help at its edge. `recipe="paper"` is not for tables, because it has
+# to know how the parameters were drawn.
 #
 # ## Check
 #
 # `fs.diagnose` tests what holds for every score, whatever the truth, on rows the fit has not seen. The check of
-# residuals needs the paper's latent noise and is left out for tables.
+# residuals is made only where simulations have a latent, which tables do not.
 
 
 # %%
@@ -121,7 +121,7 @@ print(fs.diagnose(model, fresh, num_posteriors=0))
 # ```
 #
 # `unclear` means that 1,809 rows are too few to tell; keep back more where there are more. What the checks mean, and
-# what to do when one fails, is told in [Your own simulator](../docs/tutorials/own_simulator.md#6-check-it). With `num_posteriors=100`
+# what to do when one fails, is explained in [Your own simulator](../docs/tutorials/own_simulator.md#6-check-it). With `num_posteriors=100`
 # posteriors are checked as well.
 #
 # In this example the likelihood is known, so the score can also be compared with the truth:

@@ -96,7 +96,7 @@ print(posterior)
 # no problem found
 # ```
 #
-# How to check the model first is told in [Your own simulator](../docs/tutorials/own_simulator.md).
+# How to check the model first is shown in [Your own simulator](../docs/tutorials/own_simulator.md).
 #
 # ## On a cluster
 #

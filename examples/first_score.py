@@ -11,7 +11,7 @@
 #
 # To see whether a score was learned well one must know it. So take the toy of the paper (Sui, Pandey and Wandelt 2025):
 # two data that scatter around two parameters with a known covariance C. Their score, the gradient of the log-likelihood
-# with respect to the parameters, is C⁻¹ (x − θ). The fit is not told.
+# with respect to the parameters, is C⁻¹ (x − θ). The fit does not know it.
 
 # %%
 import jax

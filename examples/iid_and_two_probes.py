@@ -13,7 +13,7 @@
 # ## Two experiments
 #
 # A telescope points at a source for a night and counts photons in four bins. Some come from the source, others from the
-# sky behind it. Then it watches an empty field for three nights, which tells the background alone.
+# sky behind it. Then it watches an empty field for three nights, which measures the background alone.
 
 # %%
 import numpy as np
@@ -93,7 +93,7 @@ print("five nights", exact_on.times(5).sigma.round(2))
 # **A limit.** The errors of a learned score add too. What is wrong in the same direction for every observation grows
 # with their number n, while the scatter of the sum grows with √n only. A score error of 0.01 does no harm to one
 # observation, and may amount to the whole statistical error of a hundred. For many draws learn from more simulations,
-# and try the result on sets of as many draws as you have, simulated at known parameters.
+# and try the result on simulated sets of the same size as yours, at known parameters.
 #
 # ## Two probes
 

@@ -7,7 +7,7 @@ module has the name of a function exported here: importing it would put the modu
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:  # the same names for type checkers; a test holds the two lists together
     from . import accuracy as accuracy
@@ -22,25 +22,28 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .errors import ModelFolderError as ModelFolderError
     from .errors import SimulationError as SimulationError
     from .errors import TrainingError as TrainingError
+    from .fitting.fit import fit as fit
     from .fitting.recipes import AutoRecipe as AutoRecipe
     from .fitting.recipes import ClosedFormRecipe as ClosedFormRecipe
     from .fitting.recipes import NetworkRecipe as NetworkRecipe
     from .fitting.recipes import PaperRecipe as PaperRecipe
     from .fitting.recipes import Recipe as Recipe
-    from .fitting.recipes import fit as fit
     from .fitting.train import Training as Training
+    from .fitting.trainers import DensityTrainer as DensityTrainer
+    from .inference.calibration import check_calibration as check_calibration
     from .inference.compression import Summary as Summary
     from .inference.compression import compress as compress
-    from .inference.diagnostics import Check as Check
-    from .inference.diagnostics import Diagnosis as Diagnosis
+    from .inference.diagnosis import Check as Check
+    from .inference.diagnosis import Diagnosis as Diagnosis
     from .inference.diagnostics import diagnose as diagnose
     from .inference.estimate import Estimate as Estimate
     from .inference.estimate import maximum_likelihood as maximum_likelihood
     from .inference.fisher_matrix import FisherMatrix as FisherMatrix
-    from .inference.forecasting import Forecast as Forecast
+    from .inference.forecast import Forecast as Forecast
     from .inference.forecasting import forecast as forecast
-    from .inference.nuts import sample as sample
+    from .inference.forecasting import forecast_grid as forecast_grid
     from .inference.posterior import Posterior as Posterior
+    from .inference.sampling import sample as sample
     from .score.combined import CombinedScore as CombinedScore
     from .score.combined import combine as combine
     from .score.fitted import FittedScore as FittedScore
@@ -48,9 +51,11 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .score.model import FunctionScore as FunctionScore
     from .score.model import ScoreModel as ScoreModel
     from .simulation.campaign import merge_campaigns as merge_campaigns
+    from .simulation.campaign import open_campaign as open_campaign
     from .simulation.campaign import simulate as simulate
     from .simulation.files import export_simulations as export_simulations
     from .simulation.files import import_simulations as import_simulations
+    from .simulation.latent import AdditiveLatent as AdditiveLatent
     from .simulation.latent import CustomLatent as CustomLatent
     from .simulation.latent import GaussianLatent as GaussianLatent
     from .simulation.latent import Latent as Latent
@@ -65,16 +70,16 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .simulation.simulator import from_command as from_command
     from .simulation.simulator import from_jax as from_jax
     from .simulation.simulator import from_python as from_python
-    from .simulation.stored import CampaignStatus as CampaignStatus
-    from .simulation.stored import StoredSimulations as StoredSimulations
-    from .simulation.stored import campaign_status as campaign_status
-    from .simulation.stored import open_campaign as open_campaign
+    from .simulation.status import CampaignStatus as CampaignStatus
+    from .simulation.status import campaign_status as campaign_status
 
 _HOMES = {
-    "simulation.campaign": ("merge_campaigns", "simulate"),
+    "simulation.campaign": ("merge_campaigns", "open_campaign", "simulate"),
     "score.combined": ("CombinedScore", "combine"),
     "inference.compression": ("Summary", "compress"),
-    "inference.diagnostics": ("Check", "Diagnosis", "diagnose"),
+    "inference.calibration": ("check_calibration",),
+    "inference.diagnosis": ("Check", "Diagnosis"),
+    "inference.diagnostics": ("diagnose",),
     "errors": (
         "ArgumentError",
         "CampaignError",
@@ -88,19 +93,22 @@ _HOMES = {
     ),
     "inference.estimate": ("Estimate", "maximum_likelihood"),
     "inference.fisher_matrix": ("FisherMatrix",),
-    "inference.forecasting": ("Forecast", "forecast"),
-    "simulation.latent": ("CustomLatent", "GaussianLatent", "Latent"),
+    "inference.forecast": ("Forecast",),
+    "inference.forecasting": ("forecast", "forecast_grid"),
+    "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),
-    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
-    "inference.nuts": ("sample",),
+    "fitting.fit": ("fit",),
+    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe"),
+    "inference.sampling": ("sample",),
     "score.model": ("FunctionScore", "ScoreModel"),
     "simulation.simulations": ("Simulations", "from_table"),
     "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),
-    "simulation.stored": ("CampaignStatus", "StoredSimulations", "campaign_status", "open_campaign"),
+    "simulation.status": ("CampaignStatus", "campaign_status"),
     "fitting.train": ("Training",),
+    "fitting.trainers": ("DensityTrainer",),
     "simulation.files": ("export_simulations", "import_simulations"),
 }
 _MODULES = ("accuracy", "plot", "problems")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ._support.arguments import as_count, as_finite
+from ._support.grid import region_grid as region_grid
 from .errors import MissingExtraError
 from .problems.problem import Problem
 from .score.model import ScoreModel
@@ -25,7 +26,14 @@ from .score.model import ScoreModel
 
 @dataclass(frozen=True)
 class ScoreError:
-    """The score error with its standard error, and its median over test pairs."""
+    """The score error of a model.
+
+    Attributes:
+        mean: The score error: 0 is perfect, 1 is what predicting zero gives.
+        standard_error: The statistical error of ``mean``.
+        median: Median over the pairs.
+        num_pairs: Number of pairs (θ, x) it was measured on.
+    """
 
     mean: float
     standard_error: float
@@ -35,7 +43,13 @@ class ScoreError:
 
 @dataclass(frozen=True)
 class FieldError:
-    """Relative error of the score over a grid of θ for one observation."""
+    """Relative error of the score over a grid of θ for one observation.
+
+    Attributes:
+        median: Median over the grid.
+        maximum: Largest error on the grid.
+        num_points: Number of points of the grid.
+    """
 
     median: float
     maximum: float
@@ -44,6 +58,15 @@ class FieldError:
 
 def score_error(model: ScoreModel, problem: Problem, *, num_pairs: int = 10_000, seed: int = 1) -> ScoreError:
     """Measure a model's score error on fresh pairs of a problem whose score is known.
+
+    Args:
+        model: The score model.
+        problem: A problem with an exact score.
+        num_pairs: Number of pairs (θ, x) to draw, θ from the problem's proposal.
+        seed: Seed of the pairs; ``seed + 1`` is that of the simulations.
+
+    Returns:
+        The score error with its standard error.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -56,7 +79,20 @@ def score_error(model: ScoreModel, problem: Problem, *, num_pairs: int = 10_000,
 
 
 def score_error_of(estimate: np.ndarray, truth: np.ndarray) -> ScoreError:
-    """Compute the score error from estimated and true scores of the same pairs, shape (n, p)."""
+    """Compute the score error from scores of the same pairs.
+
+    Args:
+        estimate: Estimated scores, shape (n, p).
+        truth: True scores, shape (n, p).
+
+    Returns:
+        The score error with its standard error.
+
+    >>> import fisherscore as fs, numpy as np
+    >>> truth = np.random.default_rng(0).normal(size=(100, 2))
+    >>> round(fs.accuracy.score_error_of(0 * truth, truth).mean, 6)
+    1.0
+    """
     estimate, truth = np.asarray(estimate, np.float64), np.asarray(truth, np.float64)
     fisher = truth.T @ truth / len(truth)
     delta = estimate - truth
@@ -69,16 +105,17 @@ def score_error_of(estimate: np.ndarray, truth: np.ndarray) -> ScoreError:
     )
 
 
-def region_grid(model: ScoreModel | Problem, num_per_axis: int, margin: float = 0.0) -> np.ndarray:
-    """Lay a grid over the training region, leaving a margin (a fraction of each range) at the edges; shape (n, p)."""
-    region = model.proposal if isinstance(model, Problem) else model
-    shrink = margin * (region.high - region.low)
-    axes = np.linspace(region.low + shrink, region.high - shrink, num_per_axis, axis=-1)
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-
-
 def field_error(model: ScoreModel, problem: Problem, x_obs: Any, *, num_per_axis: int = 31) -> FieldError:
     """Measure the relative error of the score of one observation over a grid of the training region.
+
+    Args:
+        model: The score model.
+        problem: A problem with an exact score.
+        x_obs: The observation.
+        num_per_axis: Number of grid points along each parameter.
+
+    Returns:
+        Median and maximum of |ŝ − s| / |s|, each parameter in units of its range.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -95,9 +132,18 @@ def field_error(model: ScoreModel, problem: Problem, x_obs: Any, *, num_per_axis
 
 
 def c2st(first: Any, second: Any, *, seed: int = 0) -> float:
-    """Try to tell two sets of samples apart with a classifier (five folds): 0.5 is the same, 1 is disjoint.
+    """Try to tell two sets of samples apart with a classifier.
 
     The classifier two-sample test of Lopez-Paz and Oquab (arXiv 1610.06545), as used by Lueckmann et al. (2101.04653).
+    Needs scikit-learn.
+
+    Args:
+        first: Samples, shape (n, p).
+        second: Samples, shape (m, p).
+        seed: Seed of the classifier and of its five folds.
+
+    Returns:
+        The fraction told apart on samples left out: 0.5 is the same distribution, 1 is disjoint.
     """
     try:
         from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -115,6 +161,14 @@ def c2st(first: Any, second: Any, *, seed: int = 0) -> float:
 
 
 def forecast_error(forecasts: Any, fishers: Any) -> float:
-    """Return the worst |σ̂/σ − 1| of the marginal errors over forecasts and their exact Fisher matrices."""
+    """Compare the marginal errors of forecasts with those of exact Fisher matrices.
+
+    Args:
+        forecasts: Forecasts, or anything with ``sigma``.
+        fishers: One exact Fisher matrix per forecast, each of shape (p, p).
+
+    Returns:
+        The largest |σ̂/σ − 1| over parameters and forecasts.
+    """
     exact = np.array([np.sqrt(np.diag(np.linalg.inv(f))) for f in fishers])
     return float(np.max(np.abs(np.array([f.sigma for f in forecasts]) / exact - 1)))

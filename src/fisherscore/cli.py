@@ -191,7 +191,7 @@ def simulate(
         from .simulation.campaign import simulate as run_campaign
         from .simulation.proposal import uniform
         from .simulation.simulator import from_command
-        from .simulation.stored import campaign_status
+        from .simulation.status import campaign_status
 
         simulator = from_command(command, timeout=timeout, input_format=input_format)
         ranges = uniform([_range(text) for text in parameter])
@@ -222,7 +222,7 @@ def status(
 ) -> None:
     """Show the progress of a campaign, while it runs or afterwards."""
     with _errors():
-        from .simulation.stored import campaign_status
+        from .simulation.status import campaign_status
 
         state = campaign_status(folder)
         typer.echo(json.dumps(asdict(state)) if as_json else str(state))
@@ -247,8 +247,8 @@ def export(
 ) -> None:
     """Write a campaign's simulations to one file that other programs read."""
     with _errors():
+        from .simulation.campaign import open_campaign
         from .simulation.files import export_simulations
-        from .simulation.stored import open_campaign
 
         sims = open_campaign(folder)
         export_simulations(sims, file)

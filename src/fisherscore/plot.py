@@ -1,5 +1,8 @@
 """Pictures. Every function draws into Matplotlib axes and returns them; no science is done here.
 
+The functions draw whatever has the right attributes, so this module knows nothing of models and results, and these can
+have ``plot()`` methods.
+
 >>> import fisherscore as fs
 >>> axes = fs.plot.score_field(fs.problems.linear_gaussian().exact_model(), [0.5, 0.5])
 """
@@ -11,48 +14,46 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._support.arguments import as_indices, as_theta
-from .accuracy import region_grid
+from ._support.grid import region_grid
 from .errors import ArgumentError
-from .score.model import ScoreModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Deviations beyond so many tolerances are drawn at the edge.
+# Deviations of more tolerances than this are drawn at the edge.
 _FARTHEST = 3.0
 
 LEARNED, EXACT, NEUTRAL = "#1f5fa8", "#c8372d", "#555555"
-
-
-def axes_of(ax: "Axes | None", size: tuple[float, float] = (5.5, 5.0)) -> "Axes":
-    """Return the given axes, or those of a new figure that no window system knows of."""
-    if ax is not None:
-        return ax
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size, layout="constrained").subplots()
-
-
-def label(model: Any, index: int) -> str:
-    """Name a parameter with its unit, as an axis label; a dollar sign is shown, not read as mathematics."""
-    unit = f" [{model.units[index]}]" if model.units[index] else ""
-    return (model.names[index] + unit).replace("$", r"\$")
+_COLOURS = (LEARNED, EXACT, "#2b8a3e", "#e67700")
+_VERDICTS = {"pass": "#2b8a3e", "FAIL": EXACT, "unclear": "#e67700"}
 
 
 def score_field(
-    model: ScoreModel,
+    model: Any,
     x_obs: Any,
     *,
-    exact: ScoreModel | None = None,
+    exact: Any = None,
     truth: Any = None,
     fisher: Any = None,
     num_per_axis: int = 13,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw the score of one observation as arrows over the training region, beside the exact one where it is known.
+    """Draw the score of one observation as arrows over the training region, for two parameters.
 
-    For two parameters. Arrows are as long as the square root of the score, on one scale for both fields, so that those
-    near the best fit can still be seen. With a Fisher matrix, its one and two sigma ellipses are drawn at the truth.
+    Arrows are as long as the square root of the score, on one scale for both fields, so that those near the best fit
+    can still be seen.
+
+    Args:
+        model: A score model of two parameters.
+        x_obs: The observation.
+        exact: A score model with the exact score, to be drawn behind the learned one.
+        truth: Parameters to mark, shape (2,), or a mapping by name.
+        fisher: A Fisher matrix, whose one and two sigma ellipses are drawn around ``truth``.
+        num_per_axis: Number of arrows along each parameter.
+        ax: Matplotlib axes to draw into; by default those of a new figure.
+
+    Returns:
+        The axes.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -61,48 +62,50 @@ def score_field(
     """
     if model.num_parameters != 2:
         raise ArgumentError(f"model: a score field is drawn for 2 parameters, got {model.num_parameters}.")
-    ax = axes_of(ax)
-    grid = region_grid(model, num_per_axis, margin=0.03)
-    span = model.high - model.low
+    ax = _axes(ax)
     # The exact field is drawn first and broader, so that it shows behind the learned one wherever they differ.
-    fields = [(exact, EXACT, "exact score", 0.009, 3.0)] if exact is not None else []
-    fields += [(model, LEARNED, "learned score", 0.004, 4.5)]
-    arrows = [np.asarray(m.score(grid, x_obs)) * span for m, *_ in fields]
-    longest = np.max(np.linalg.norm(arrows[0], axis=1))
-    arrows = [a / np.sqrt(np.linalg.norm(a, axis=1, keepdims=True) * longest + 1e-300) for a in arrows]
-    for arrow, (_, colour, name, width, head) in zip(arrows, fields, strict=True):
-        # The longest arrow spans 1.3 grid steps, so that neighbours are told apart.
-        length = arrow * 1.3 / num_per_axis * span
-        ax.quiver(
-            *grid.T,
-            *length.T,
-            angles="xy",
-            scale_units="xy",
-            scale=1,
-            color=colour,
-            label=name,
-            width=width,
-            headwidth=head,
-            zorder=2,
-        )
+    fields = [(exact, {"color": EXACT, "label": "exact score", "width": 0.009, "headwidth": 3.0})]
+    fields += [(model, {"color": LEARNED, "label": "learned score", "width": 0.004, "headwidth": 4.5})]
+    _arrows(ax, [f for f in fields if f[0] is not None], x_obs, num_per_axis)
     if truth is not None:
         centre = as_theta(truth, model.names, "truth")
         ax.plot(*centre, "o", color="black", label="true parameters", zorder=3)
-        if fisher is not None:
-            for level in (1.0, 2.0):
-                ax.plot(*_ellipse(centre, np.linalg.inv(fisher), level), color=NEUTRAL, lw=1.0, zorder=3)
-    ax.set(xlabel=label(model, 0), ylabel=label(model, 1))
+        for level in () if fisher is None else (1.0, 2.0):
+            ax.plot(*_ellipse(centre, np.linalg.inv(fisher), level), color=NEUTRAL, lw=1.0, zorder=3)
+    ax.set(xlabel=_label(model, 0), ylabel=_label(model, 1))
     ax.set_xlim(model.low[0], model.high[0])
     ax.set_ylim(model.low[1], model.high[1])
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+    _legend_above(ax)
     return ax
 
 
+def _arrows(ax: "Axes", fields: list[tuple[Any, dict[str, Any]]], x_obs: Any, num_per_axis: int) -> None:
+    """Draw the scores of models, each with its style, on one scale."""
+    region = fields[-1][0]
+    grid = region_grid(region, num_per_axis, margin=0.03)
+    span = region.high - region.low
+    scores = [np.asarray(model.score(grid, x_obs)) * span for model, _ in fields]
+    longest = np.max(np.linalg.norm(scores[0], axis=1))
+    for score, (_, style) in zip(scores, fields, strict=True):
+        root = score / np.sqrt(np.linalg.norm(score, axis=1, keepdims=True) * longest + 1e-300)
+        # The longest arrow spans 1.3 grid steps, so that neighbours are told apart.
+        arrows = root * 1.3 / num_per_axis * span
+        ax.quiver(*grid.T, *arrows.T, angles="xy", scale_units="xy", scale=1, zorder=2, **style)
+
+
 def loss_curve(provenance: Any, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw the loss of every epoch from a model's provenance, with the held-out loss where there is one."""
+    """Draw the loss of every epoch of a fit, with the held-out loss where there is one.
+
+    Args:
+        provenance: The provenance of a model that was trained, ``model.provenance``.
+        ax: Matplotlib axes to draw into; by default those of a new figure.
+
+    Returns:
+        The axes.
+    """
     if "loss" not in provenance:
         raise ArgumentError("provenance: this model was fitted in closed form and has no loss curve.")
-    ax = axes_of(ax, (6.5, 4.0))
+    ax = _axes(ax, (6.5, 4.0))
     loss = np.asarray(provenance["loss"], float)
     held_out = np.asarray(provenance["held_out_loss"], float)
     epochs = np.arange(1, len(loss) + 1)
@@ -116,20 +119,17 @@ def loss_curve(provenance: Any, *, ax: "Axes | None" = None) -> "Axes":
 
 
 def save_figure(ax: Any, path: Any) -> None:
-    """Write the figure that holds the axes (one, or an array of them) to a file."""
+    """Write a figure to a file.
+
+    Args:
+        ax: Axes of the figure: one, or an array of them.
+        path: The file; its ending says in which format.
+    """
     from matplotlib import MatplotlibDeprecationWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MatplotlibDeprecationWarning)  # GetDist's tick marks still use an old name
         np.ravel(ax)[0].figure.savefig(path, dpi=150, bbox_inches="tight")
-
-
-def pair(model: Any, names: Sequence[str] | None) -> list[int]:
-    """Return the positions of the two parameters to draw, by default the first two."""
-    chosen = list(names) if names is not None else list(model.names[:2])
-    if len(chosen) != 2:
-        raise ArgumentError(f"names: expected two parameter names, got {chosen}.")
-    return as_indices(chosen, model.names)
 
 
 def fisher_ellipses(
@@ -141,42 +141,85 @@ def fisher_ellipses(
     estimate: str = "plug_in",
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw error ellipses of forecasts (one or a list) for two parameters, beside exact Fisher matrices if given.
+    """Draw error ellipses of forecasts for two parameters.
 
-    ``level`` is the number of standard deviations of a one-dimensional marginal that the ellipse spans; ``exact`` holds
-    one exact Fisher matrix per forecast, over the forecast's parameters.
+    Args:
+        forecasts: One forecast, or a list of them over the same parameters.
+        names: The two parameters, by default the first two.
+        exact: One exact Fisher matrix per forecast, over the forecast's parameters, to be drawn beside.
+        level: Number of standard deviations of a one-dimensional marginal that the ellipse spans.
+        estimate: Which estimate to draw: ``"plug_in"``, ``"slope"`` or ``"bound"``.
+        ax: Matplotlib axes to draw into; by default those of a new figure.
+
+    Returns:
+        The axes.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
     >>> forecast = fs.forecast(problem.exact_model(), [0.0, 0.0], problem.simulator)
     >>> ax = fs.plot.fisher_ellipses(forecast, exact=[problem.fisher([0.0, 0.0])])
     """
-    ax = axes_of(ax)
     several = list(forecasts) if isinstance(forecasts, list | tuple) else [forecasts]
-    chosen = pair(several[0], names)
+    chosen = _pair(several[0].names, names)
+    ax = _axes(ax)
     truths = [None] * len(several) if exact is None else list(exact)
     for number, (forecast, truth) in enumerate(zip(several, truths, strict=True)):
-        centre = forecast.theta[chosen]
+        centre = forecast.theta0[chosen]
         covariances = [(getattr(forecast, estimate).covariance, LEARNED, "-", "learned score")]
         if truth is not None:
             covariances.insert(0, (np.linalg.inv(truth), EXACT, "--", "exact"))
-        for covariance, colour, style, name in covariances:
+        for covariance, colour, style, label in covariances:
             curve = _ellipse(centre, covariance[np.ix_(chosen, chosen)], level)
-            ax.plot(*curve, style, color=colour, label=None if number else name, lw=1.6)
+            ax.plot(*curve, style, color=colour, label=None if number else label, lw=1.6)
         ax.plot(*centre, "+", color=NEUTRAL)
-    first = several[0]
-    ax.set(xlabel=first.names[chosen[0]], ylabel=first.names[chosen[1]])
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+    _label_pair(ax, several[0].names, chosen)
+    _legend_above(ax)
     return ax
 
 
-def _ellipse(centre: np.ndarray, covariance: np.ndarray, level: float) -> np.ndarray:
-    angle = np.linspace(0, 2 * np.pi, 200)
-    return centre[:, None] + level * np.linalg.cholesky(covariance) @ np.stack([np.cos(angle), np.sin(angle)])
+def best_fits(estimate: Any, *, names: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
+    """Draw maximum-likelihood estimates of two parameters; one of them with its one and two sigma ellipses.
+
+    Args:
+        estimate: What :func:`fisherscore.maximum_likelihood` returned.
+        names: The two parameters, by default the first two.
+        ax: Matplotlib axes to draw into; by default those of a new figure.
+
+    Returns:
+        The axes.
+
+    >>> import fisherscore as fs
+    >>> best = fs.maximum_likelihood(fs.problems.linear_gaussian().exact_model(), [0.5, -0.25])
+    >>> len(fs.plot.best_fits(best).lines)
+    3
+    """
+    chosen = _pair(estimate.names, names)
+    ax = _axes(ax)
+    points = estimate.theta.reshape(-1, estimate.theta.shape[-1])[:, chosen]
+    good = np.ravel(estimate.converged)
+    ax.plot(*points[good].T, "o", color=LEARNED, label="best fit", ms=6 if len(points) == 1 else 3)
+    if not good.all():
+        ax.plot(*points[~good].T, "x", color=EXACT, label="not converged")
+    elif len(points) == 1:
+        covariance = estimate.covariance.reshape(estimate.covariance.shape[-2:])[np.ix_(chosen, chosen)]
+        for level in (1.0, 2.0):
+            ax.plot(*_ellipse(points[0], covariance, level), color=LEARNED, lw=1.6, label=f"{level:.0f} σ")
+    _label_pair(ax, estimate.names, chosen)
+    _legend_above(ax)
+    return ax
 
 
 def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None = None) -> "np.ndarray":
-    """Draw posteriors (one or a list, over the same parameters) as a GetDist triangle plot; returns its axes."""
+    """Draw posteriors as a GetDist triangle plot.
+
+    Args:
+        posteriors: One posterior, or a list of them over the same parameters.
+        truth: Parameters to mark, shape (p,), or a mapping by name.
+        labels: What to call each posterior in the legend.
+
+    Returns:
+        The axes of the triangle, shape (p, p), None above the diagonal.
+    """
     several = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
     names = labels if labels is not None else [None] * len(several)
     samples = [p.to_getdist(label=name) for p, name in zip(several, names, strict=True)]
@@ -185,23 +228,51 @@ def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None
     plotter = plots.get_subplot_plotter(width_inch=2.3 * len(several[0].names) + 1.2)
     markers = None
     if truth is not None:
-        values = as_theta(truth, several[0].names, "truth")
-        markers = {f"p{i}": float(v) for i, v in enumerate(values)}
+        values = as_theta(truth, several[0].names, "truth").tolist()
+        markers = dict(zip(samples[0].getParamNames().list(), values, strict=True))
     plotter.triangle_plot(
         samples,
         filled=[True] + [False] * (len(samples) - 1),
-        contour_colors=[LEARNED, EXACT, "#2b8a3e", "#e67700"][: len(samples)],
+        contour_colors=list(_COLOURS[: len(samples)]),
         legend_labels=list(labels) if labels is not None else None,
         markers=markers,
     )
     return plotter.subplots
 
 
+def diagnosis(diagnosis: Any) -> "np.ndarray":
+    """Draw a diagnosis: its identities, and the coverage of its posteriors, as far as it has them.
+
+    Args:
+        diagnosis: What :func:`fisherscore.diagnose` or :func:`fisherscore.check_calibration` returned.
+
+    Returns:
+        An array of axes, one for each picture.
+    """
+    from matplotlib.figure import Figure
+
+    pictures = [identities] if _identity_checks(diagnosis) else []
+    pictures += [coverage] if diagnosis.coverage is not None else []
+    figure = Figure(figsize=(6.0 * len(pictures), 4.5), layout="constrained")
+    axes = figure.subplots(1, len(pictures), squeeze=False)[0]
+    for picture, ax in zip(pictures, axes, strict=True):
+        picture(diagnosis, ax=ax)
+    return axes
+
+
 def coverage(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw expected coverage (TARP) and rank distributions (calibration) against the diagonal, with a 95 % band."""
+    """Draw expected coverage (TARP) and distributions of ranks against the diagonal, with a 95 % band.
+
+    Args:
+        diagnosis: A diagnosis that holds posteriors.
+        ax: Matplotlib axes to draw into; by default those of a new figure.
+
+    Returns:
+        The axes.
+    """
     if diagnosis.ranks is None or diagnosis.coverage is None:
         raise ArgumentError("diagnosis: it holds no posteriors; call diagnose with num_posteriors above 0.")
-    ax = axes_of(ax)
+    ax = _axes(ax)
     level = np.linspace(0, 1, 201)
     num = len(diagnosis.coverage)
     band = 1.36 / np.sqrt(num)  # 95 % of Kolmogorov's distribution
@@ -212,7 +283,7 @@ def coverage(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
         return np.searchsorted(np.sort(values), level) / num
 
     for i, name in enumerate(diagnosis.names):
-        ax.plot(level, curve(diagnosis.ranks[:, i]), lw=1.0, label=f"ranks of {name}".replace("$", r"\$"))
+        ax.plot(level, curve(diagnosis.ranks[:, i]), lw=1.0, label=_plain(f"ranks of {name}"))
     ax.plot(level, curve(diagnosis.coverage), color=LEARNED, lw=2.0, label="expected coverage")
     ax.set(xlabel="credibility level or rank", ylabel="fraction of simulations", xlim=(0, 1), ylim=(0, 1))
     ax.legend(frameon=False, loc="upper left")
@@ -220,22 +291,74 @@ def coverage(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
 
 
 def identities(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw how far off each identity is in units of its tolerance (at most three), with two standard errors."""
-    ax = axes_of(ax, (6.5, 2.8))
-    shown = [c for c in diagnosis.checks if c.tolerance > 0 and c.name != "observation"]
-    colours = {"pass": "#2b8a3e", "FAIL": EXACT, "unclear": "#e67700"}
-    for row, check in enumerate(reversed(shown)):
+    """Draw how far off each identity is in units of its tolerance (at most three), with two standard errors.
+
+    Args:
+        diagnosis: A diagnosis of a model.
+        ax: Matplotlib axes to draw into; by default those of a new figure.
+
+    Returns:
+        The axes.
+    """
+    ax = _axes(ax, (6.5, 2.8))
+    checks = _identity_checks(diagnosis)[::-1]
+    for row, check in enumerate(checks):
         ax.errorbar(
             min(check.value / check.tolerance, _FARTHEST),
             row,
             xerr=2 * check.standard_error / check.tolerance,
             fmt="o",
-            color=colours[check.verdict],
+            color=_VERDICTS[check.verdict],
             capsize=3,
         )
         ax.annotate(check.verdict, (1.01, row), xycoords=("axes fraction", "data"), va="center", size=9)
     ax.axvline(1.0, color=NEUTRAL, ls="--", lw=1)
-    ax.set_yticks(range(len(shown)), [c.name for c in reversed(shown)])
-    ax.set(xlabel="deviation in units of its tolerance", ylim=(-0.6, len(shown) - 0.4))
+    ax.set_yticks(range(len(checks)), [check.name for check in checks])
+    ax.set(xlabel="deviation in units of its tolerance", ylim=(-0.6, len(checks) - 0.4))
     ax.set_xlim(0, _FARTHEST + 0.1)
     return ax
+
+
+def _identity_checks(diagnosis: Any) -> list[Any]:
+    return [c for c in diagnosis.checks if c.tolerance > 0 and c.name != "observation"]
+
+
+def _axes(ax: "Axes | None", size: tuple[float, float] = (5.5, 5.0)) -> "Axes":
+    """Return the given axes, or those of a new figure that no window system knows of."""
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained").subplots()
+
+
+def _pair(known: Sequence[str], names: Sequence[str] | None) -> list[int]:
+    """Return the positions of the two parameters to draw, by default the first two."""
+    chosen = list(names) if names is not None else list(known[:2])
+    if len(chosen) != 2:
+        raise ArgumentError(f"names: expected two parameter names, got {chosen}.")
+    return as_indices(chosen, known)
+
+
+def _label(model: Any, index: int) -> str:
+    """Name a parameter with its unit, as an axis label."""
+    unit = f" [{model.units[index]}]" if model.units[index] else ""
+    return _plain(model.names[index] + unit)
+
+
+def _label_pair(ax: "Axes", names: Sequence[str], chosen: Sequence[int]) -> None:
+    ax.set(xlabel=_plain(names[chosen[0]]), ylabel=_plain(names[chosen[1]]))
+
+
+def _plain(text: str) -> str:
+    """Have a dollar sign shown, not read as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _legend_above(ax: "Axes") -> None:
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+
+
+def _ellipse(centre: np.ndarray, covariance: np.ndarray, level: float) -> np.ndarray:
+    angle = np.linspace(0, 2 * np.pi, 200)
+    return centre[:, None] + level * np.linalg.cholesky(covariance) @ np.stack([np.cos(angle), np.sin(angle)])

@@ -41,7 +41,7 @@ def test_vector_fields_and_densities_give_the_same():
     x = COUNTS.simulator.draw([1.2, 0.2], seed=6)
     density = fs.maximum_likelihood(COUNTS.exact_model(), x)
     np.testing.assert_allclose(fs.maximum_likelihood(field, x).theta, density.theta, rtol=1e-3)
-    started = fs.maximum_likelihood(field, x, start=[1.9, -0.9])
+    started = fs.maximum_likelihood(field, x, theta0=[1.9, -0.9])
     np.testing.assert_allclose(started.theta, density.theta, rtol=1e-3)
 
 
@@ -49,7 +49,7 @@ def test_a_likelihood_that_is_not_concave():
     """Cauchy data: Newton's steps run away from far starts; the safeguarded ones find the root."""
     model = fs.FunctionScore(fs.uniform(a=(-20.0, 20.0)), (1,), score=lambda t, x: 2 * (x - t) / (1 + (x - t) ** 2))
     x = np.array([-3.0, 0.1, 0.4, 0.5, 1.2])[:, None]
-    best = fs.maximum_likelihood(model, x, iid=True, start=[15.0])
+    best = fs.maximum_likelihood(model, x, iid=True, theta0=[15.0])
     root = brentq(lambda t: np.sum(2 * (x - t) / (1 + (x - t) ** 2)), 0.0, 1.0)
     assert best.converged and best.theta[0] == pytest.approx(root, abs=1e-3)
 
@@ -65,10 +65,12 @@ def test_failures_say_why():
     edge = fs.maximum_likelihood(TOY.exact_model(), [5.0, 0.0])
     assert not edge.converged and "edge of the training region in theta1" in edge.message
     assert np.isnan(edge.sigma).all()
-    few = fs.maximum_likelihood(COUNTS.exact_model(), COUNTS.simulator.draw([1.9, 0.9]), start=[0.6, -0.9], max_steps=1)
+    few = fs.maximum_likelihood(
+        COUNTS.exact_model(), COUNTS.simulator.draw([1.9, 0.9]), theta0=[0.6, -0.9], max_steps=1
+    )
     assert not few.converged and "still pulling" in few.message
     upside_down = fs.FunctionScore(fs.uniform(a=(-1, 1)), (1,), score=lambda t, x: t - x)
-    bottom = fs.maximum_likelihood(upside_down, [0.0], start=[0.0])
+    bottom = fs.maximum_likelihood(upside_down, [0.0], theta0=[0.0])
     assert not bottom.converged and "no maximum" in bottom.message
     broken = fs.FunctionScore(fs.uniform(a=(-1, 1)), (1,), score=lambda t, x: t * jnp.nan)
     assert "NaN" in fs.maximum_likelihood(broken, [0.0]).message
@@ -81,6 +83,11 @@ def test_shapes_and_printing():
     assert "100.0% converged" in str(many)
     one = fs.maximum_likelihood(TOY.exact_model(), x[0, 0])
     assert one.theta.shape == (2,) and "theta1 = " in str(one) and "converged" in str(one)
+    assert "observations" in repr(many) and repr(one).endswith("; converged)")
+    assert "<th>theta1</th>" in one._repr_html_() and "100.0% converged" in many._repr_html_()
+    assert len(one.plot().lines) == 3 and len(many.plot(names=["theta2", "theta1"]).lines) == 1
+    outside = fs.maximum_likelihood(TOY.exact_model(), [5.0, 0.0])
+    assert outside.plot().lines and "not converged" in repr(outside)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +96,7 @@ def test_shapes_and_printing():
         (lambda m: fs.maximum_likelihood(m, [1.0]), "x_obs: expected shape"),
         (lambda m: fs.maximum_likelihood(m, [np.nan, 0.0]), "x_obs: expected finite"),
         (lambda m: fs.maximum_likelihood(m, [0.0, 0.0], iid=True), "x_obs: with iid=True"),
-        (lambda m: fs.maximum_likelihood(m, [0.0, 0.0], start=[9.0, 0.0]), "start: .*outside"),
+        (lambda m: fs.maximum_likelihood(m, [0.0, 0.0], theta0=[9.0, 0.0]), "theta0: .*outside"),
         (lambda m: fs.maximum_likelihood(m, [0.0, 0.0], max_steps=0), "max_steps: expected"),
         (lambda m: fs.maximum_likelihood(None, [0.0, 0.0]), "model: expected a score model"),
     ],

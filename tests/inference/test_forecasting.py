@@ -1,5 +1,7 @@
 """Forecasts against exact Fisher matrices, with scores broken on purpose as controls."""
 
+import json
+import shutil
 import warnings
 
 import jax.numpy as jnp
@@ -84,15 +86,14 @@ def test_slope_is_linear_in_the_score_where_the_plug_in_is_not():
 
 def test_many_points_names_and_table():
     points = [[-1.0, 0.0], [0.0, 1.0]]
-    forecasts = fs.forecast(TOY.exact_model(), points, TOY.simulator, num_simulations=2000)
-    assert len(forecasts) == 2 and forecasts[1].theta.tolist() == points[1]
+    forecasts = fs.forecast_grid(TOY.exact_model(), points, TOY.simulator, num_simulations=2000)
+    assert len(forecasts) == 2 and forecasts[1].theta0.tolist() == points[1]
     forecast = forecasts[0]
-    text = forecast.table()
+    text = str(forecast)
     for word in ("theta1", "σ plug-in", "σ bound", "±", "figure of merit"):
         assert word in text
-    assert str(forecast) == text
     less = forecast.marginalize("theta2")
-    assert less.names == ("theta1",) and less.theta.tolist() == [-1.0]
+    assert less.names == ("theta1",) and less.theta0.tolist() == [-1.0]
     np.testing.assert_allclose(less.sigma[0], forecast.sigma[0])
     np.testing.assert_allclose(forecast.fix("theta2").sigma[0], forecast.conditional_sigma[0])
     both = forecast.add(forecast)
@@ -104,6 +105,63 @@ def test_many_points_names_and_table():
     assert forecast.add({"theta1": 0.01}).sigma[0] < 0.01
     np.testing.assert_allclose(forecast.times(4).sigma, forecast.sigma / 2)
     assert forecast.correlation[0, 1] == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_saved_forecast_comes_back_equal(tmp_path):
+    forecast = fs.forecast(TOY.exact_model(), [0.5, -1.0], TOY.simulator, num_simulations=500)
+    forecast = forecast.add(fs.FisherMatrix(("more",), np.eye(1)))  # of which θ is not known
+    forecast.save(tmp_path / "f")
+    forecast.save(tmp_path / "f")
+    again = fs.Forecast.load(tmp_path / "f")
+    np.testing.assert_array_equal(again.theta0, forecast.theta0)
+    assert again.names == forecast.names == ("theta1", "theta2", "more")
+    for name in ("plug_in", "slope", "bound"):
+        np.testing.assert_array_equal(getattr(again, name).matrix, getattr(forecast, name).matrix)
+        np.testing.assert_array_equal(getattr(again, name).draws, getattr(forecast, name).draws)
+    assert str(again) == str(forecast)
+
+
+def edit(folder, **changes):
+    document = json.loads((folder / "forecast.json").read_text())
+    (folder / "forecast.json").write_text(json.dumps(document | changes))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("forecast") / "f"
+    fs.forecast(TOY.exact_model(), [0.5, -1.0], TOY.simulator, num_simulations=500).save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "forecast.json").unlink(), "expected the file forecast.json"),
+        (lambda f: (f / "matrices.safetensors").write_bytes(b"\xff" * 64), "not a safetensors file"),
+        (lambda f: edit(f, version=2), "format version 2"),
+        (lambda f: edit(f, names=["a"]), "do not fit together"),
+        (lambda f: edit(f, theta0=["x", 0.0]), "'theta0' is missing or damaged"),
+        (lambda f: edit(f, num_replicates=[200, 200]), "do not fit together"),
+        (lambda f: edit(f, num_replicates=[100, 200, 200]), "has shape"),
+        (lambda f: edit(f, num_replicates=[None, 200, 200]), "arrays, not the"),
+    ],
+)
+def test_damaged_folders_are_refused(saved, tmp_path, damage, message):
+    shutil.copytree(saved, tmp_path / "f")
+    damage(tmp_path / "f")
+    with pytest.raises(fs.ModelFolderError, match=message):
+        fs.Forecast.load(tmp_path / "f")
+
+
+def test_short_texts_and_a_picture():
+    forecast = fs.forecast(TOY.exact_model(), [0.5, -1.0], TOY.simulator, num_simulations=500)
+    assert repr(forecast) == "Forecast(theta1=0.5, theta2=-1; 500 simulations)"
+    assert repr(forecast.plug_in) == "FisherMatrix(theta1, theta2; 200 replicates)"
+    assert (
+        "<th>theta1</th><td>0.5: σ = " in forecast._repr_html_() and "<th>theta2</th>" in forecast.bound._repr_html_()
+    )
+    assert "σ conditional" in str(forecast.bound)
+    assert forecast.plot(names=["theta2", "theta1"]).get_xlabel() == "theta2"
 
 
 def test_a_plain_python_simulator_that_jumps():
@@ -126,7 +184,7 @@ def test_a_degenerate_pair_is_flagged_never_a_silent_contour():
     simulator = fs.from_python(lambda t, rng: [t.sum() + rng.normal()])
     with pytest.warns(fs.FisherScoreWarning, match="singular.*do not constrain"):
         forecast = fs.forecast(model, [0.0, 0.0], simulator, num_simulations=1000)
-    assert "singular" in forecast.table()
+    assert "singular" in str(forecast)
     with pytest.raises(fs.ArgumentError, match="do not constrain the combination"):
         forecast.sigma  # noqa: B018
     assert forecast.fix("b").sigma[0] == pytest.approx(1.0, abs=0.2)
@@ -136,7 +194,7 @@ def test_equal_seeds_do_not_share_noise():
     """A model must not be judged on the noise it was trained on, though every seed is 0 unless told otherwise."""
     simulator = fs.from_python(lambda t, rng: t + rng.normal(size=1))
     sims = fs.simulate(simulator, fs.uniform(a=(-1.0, 1.0)), 500)
-    noise = (sims.x - sims.latent)[:, 0]
+    noise = (sims.x - sims.theta)[:, 0]
     mock = simulator.draw(np.zeros((500, 1)))[:, 0]
     assert abs(np.corrcoef(noise, mock)[0, 1]) < 0.2
     from fisherscore.simulation.execution.run import forecast_stream
@@ -158,6 +216,10 @@ def test_no_warning_for_a_good_model():
         (lambda: fs.forecast(TOY.exact_model(), [9.0, 0.0], TOY.simulator), "theta0: .*outside the training region"),
         (lambda: fs.forecast(TOY.exact_model(), [3.0, 0.0], TOY.simulator), "theta0: 'theta1' lies on the edge"),
         (lambda: fs.forecast(TOY.exact_model(), [0.0], TOY.simulator), "theta0: expected shape"),
+        (lambda: fs.forecast(TOY.exact_model(), [[0.0, 0.0]], TOY.simulator), "theta0: .*use forecast_grid"),
+        (lambda: fs.forecast_grid(TOY.exact_model(), [0.0, 0.0], TOY.simulator), "theta0s: expected points"),
+        (lambda: fs.forecast_grid(TOY.exact_model(), [[9.0, 0.0]], TOY.simulator), "theta0s: .*outside"),
+        (lambda: fs.Forecast.load(3), "path: expected a folder"),
         (lambda: fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.draw_one), "simulator: expected a simulator"),
         (
             lambda: fs.forecast(fs.combine(TOY.exact_model(), TOY.exact_model()), [0.0, 0.0], TOY.simulator),

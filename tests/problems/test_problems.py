@@ -88,7 +88,7 @@ def test_pictures_of_forecasts_and_posteriors(tmp_path):
     problem = PROBLEMS["linear_gaussian"]
     model = problem.exact_model()
     points = [[-1.0, -1.0], [1.0, 1.0]]
-    forecasts = fs.forecast(model, points, problem.simulator, num_simulations=500)
+    forecasts = fs.forecast_grid(model, points, problem.simulator, num_simulations=500)
     ax = fs.plot.fisher_ellipses(forecasts, exact=problem.fisher(points))
     assert len(ax.lines) == 6 and ax.get_ylabel() == "theta2"
     fs.plot.save_figure(ax, tmp_path / "ellipses.png")

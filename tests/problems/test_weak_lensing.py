@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
-from fisherscore.problems.weak_lensing import FIDUCIAL, UNIT, _jax_cosmo, fiducial_covariance, spectra, weak_lensing
+from fisherscore.problems.lensing_spectra import FIDUCIAL, _jax_cosmo, fiducial_covariance, spectra
+from fisherscore.problems.weak_lensing import UNIT, weak_lensing
 
 MULTIPOLES, REDSHIFTS = np.logspace(1.0, 3.0, 5), (1.0, 0.5)
 THETA = jnp.array([FIDUCIAL["omega_c"], FIDUCIAL["sigma8"]])

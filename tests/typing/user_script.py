@@ -39,13 +39,14 @@ def log_prob_latent(theta: jax.Array, z: jax.Array) -> jax.Array:
     return -jnp.abs(z - theta).sum()
 
 
+additive: fs.GaussianLatent = fs.AdditiveLatent([0.1, 0.1])
 custom: fs.Latent = fs.CustomLatent(sample_latent, log_prob=log_prob_latent)
 
 # Simulations
 sims: fs.Simulations = fs.simulate(simulator, proposal, 2_000, seed=0, latent=custom)
 kept: fs.Simulations = fs.simulate(simulator, proposal, 2_000, out="runs/mine", workers=2)
 table: fs.Simulations = fs.from_table(sims.theta, sims.x, proposal)
-stored: fs.StoredSimulations = fs.open_campaign("runs/mine")
+stored: fs.Simulations = fs.open_campaign("runs/mine")
 joined: fs.Simulations = fs.merge_campaigns("runs/all", ["runs/1", "runs/2"])
 status: fs.CampaignStatus = fs.campaign_status("runs/mine")
 print(status.num_done, status.counts, len(stored), sims.status)
@@ -72,6 +73,7 @@ density: Any = model.log_likelihood({"a": 0.5, "b": 2.5}, sims.x)
 forecast: fs.Forecast = fs.forecast(model, {"a": 0.5, "b": 2.5}, simulator)
 fisher: fs.FisherMatrix = forecast.plug_in
 print(forecast.sigma, forecast.marginalize("b").names, fisher.covariance)
+grid: list[fs.Forecast] = fs.forecast_grid(model, [[0.5, 2.5], [0.6, 2.5]], simulator)
 best: fs.Estimate = fs.maximum_likelihood(model, sims.x[0])
 print(best.theta, best.converged, best.message)
 summary: fs.Summary = fs.compress(model, [0.5, 2.5])
@@ -80,7 +82,8 @@ posterior: fs.Posterior = fs.sample(model, sims.x[0], prior={"a": dist.Normal(0.
 print(posterior.samples.mean(axis=0), posterior.to_arviz(), posterior.to_getdist())
 diagnosis: fs.Diagnosis = fs.diagnose(model, sims, x_obs=sims.x[0])
 first: fs.Check = diagnosis.checks[0]
-print(first.verdict, diagnosis.passed)
+own: fs.Diagnosis = fs.check_calibration(sims.theta, np.zeros((2_000, 100, 2)))
+print(first.verdict, diagnosis.passed, own.passed, grid[0].theta0)
 
 # Pictures, problems and yardsticks
 fs.plot.save_figure(fs.plot.score_field(model, sims.x[0]), "field.png")

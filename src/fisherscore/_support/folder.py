@@ -15,20 +15,36 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from ..errors import ModelFolderError
+from ..errors import ArgumentError, ModelFolderError
 
 # No settings file of ours comes near this; a larger one is refused before it is read.
 _LARGEST_JSON = 16 * 2**20
 
 
+def as_folder(path: Any) -> Path:
+    """Return the path of a folder, which need not exist."""
+    if not isinstance(path, str | Path):
+        raise ArgumentError(f"path: expected a folder as text or Path, got {path!r}.")
+    return Path(path)
+
+
+def damaged(path: Path, reason: str) -> ModelFolderError:
+    """Make the error for a file that cannot be what was written."""
+    return ModelFolderError(f"{path}: {reason}. Is the folder damaged?")
+
+
 def write_folder(
     path: str | Path, documents: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]
 ) -> None:
-    """Write JSON ``documents`` and safetensors ``arrays`` by file name, replacing a folder of ours as a whole."""
-    target = Path(path)
-    if target.exists() and not _is_ours(target):
+    """Write JSON ``documents`` and safetensors ``arrays`` by file name, replacing a folder of the same files.
+
+    A folder that holds anything else is left alone.
+    """
+    target = as_folder(path)
+    if target.exists() and not _holds_only(target, {*documents, *arrays}):
         raise ModelFolderError(
-            f"path: {target} exists and was not written by fisherscore, so it is left alone. Choose another folder."
+            f"path: {target} exists and holds something other than {' and '.join(documents)}, so it is left alone. "
+            "Choose another folder."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -38,12 +54,13 @@ def write_folder(
         for name, group in arrays.items():
             save_file({k: np.asarray(v, order="C") for k, v in group.items()}, fresh / name)
         fresh.chmod(0o755)
-        _swap(fresh, target)
+        _move_to(target, fresh)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _swap(fresh: Path, target: Path) -> None:
+def _move_to(target: Path, fresh: Path) -> None:
+    """Put a complete folder in its place; one that is there is moved away first and deleted last."""
     if not target.exists():
         os.replace(fresh, target)
         return
@@ -53,10 +70,9 @@ def _swap(fresh: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _is_ours(path: Path) -> bool:
-    if not path.is_dir():
-        return False
-    return not any(path.iterdir()) or any((path / name).is_file() for name in ("model.json", "checkpoint.json"))
+def _holds_only(path: Path, names: set[str]) -> bool:
+    """Say whether a path is a folder with no other files than those named, so that nothing is lost with it."""
+    return path.is_dir() and {entry.name for entry in path.iterdir()} <= names
 
 
 def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:

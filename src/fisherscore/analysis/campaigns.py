@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CampaignError, SimulationError
-from ..fitting.recipes import MOST_FAILURES
-from ..simulation.campaign import merge_campaigns, simulate
+from ..fitting.checks import MAX_FAILURE_RATE
+from ..simulation.campaign import merge_campaigns, open_campaign, simulate
 from ..simulation.execution.ledger import FILE as LEDGER
 from ..simulation.execution.ledger import Ledger
 from ..simulation.execution.run import OK
 from ..simulation.preflight import check_simulator
 from ..simulation.simulations import Simulations
-from ..simulation.stored import StoredSimulations, campaign_status, open_campaign
+from ..simulation.status import campaign_status
 from .workspace import TEST_SEED, Workspace, digest
 
 # Stop after the first 100 records if more than 4 % of them fail: a simulator that fails in 1 % of its runs, which is
@@ -58,12 +58,14 @@ class AnalysisCampaign:
 
     def _simulate(self, num_simulations: int, shard: str | None = None) -> Simulations:
         c = self.workspace.configuration
+        folder = self._folder_of(shard)
         return simulate(
             c.simulator,
             c.proposal,
             num_simulations,
+            latent=_latent_of_old_campaign(folder),
             seed=self.seed,
-            out=self._folder_of(shard),
+            out=folder,
             shard=shard,
             progress=self.workspace.progress,
             **c.engine,
@@ -90,14 +92,20 @@ class AnalysisCampaign:
         if status.num_done < self.num_simulations:
             done = f"{status.num_done:,} of {self.num_simulations:,} simulations are done"
             raise self.workspace.missing("simulate", done)
-        proposal = self.workspace.configuration.proposal
-        latent = open_campaign(self.folder, proposal=proposal).latent_model
-        return StoredSimulations(self.folder, proposal=proposal, latent_model=latent, first=self.num_simulations)
+        return open_campaign(self.folder, proposal=self.workspace.configuration.proposal, first=self.num_simulations)
 
     def key(self) -> str:
         """Hash what the data depend on; hashing the data themselves would take long."""
         with Ledger.open(self.folder) as ledger:
-            return digest(ledger.facts()["plan"], self.num_simulations, ledger.counts())
+            return digest(ledger.metadata()["plan"], self.num_simulations, ledger.counts())
+
+
+def _latent_of_old_campaign(folder: Path) -> str | None:
+    """Go on with a campaign of version 0.1.0 as it was begun: with noise added to the parameters."""
+    if not (folder / LEDGER).exists():
+        return None
+    with Ledger.open(folder) as ledger:
+        return "additive" if ledger.metadata()["plan"]["additive_noise"] else None
 
 
 def run_campaigns(workspace: Workspace, shard: str | None = None) -> None:
@@ -136,7 +144,7 @@ def _try_simulator(workspace: Workspace) -> None:
         workspace.say("  going on all the same: fit and checks will tell")
 
 
-def refuse_failures(workspace: Workspace, simulations: Simulations, most: float = MOST_FAILURES) -> None:
+def refuse_failures(workspace: Workspace, simulations: Simulations, most: float = MAX_FAILURE_RATE) -> None:
     """Refuse too many failures as ``fit`` does, in words of the analysis file instead of Python."""
     c = workspace.configuration
     if simulations.failure_rate > most and not c.allow_failures:

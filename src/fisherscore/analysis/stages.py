@@ -18,12 +18,12 @@ import numpy as np
 from .. import plot
 from .._support.text import duration
 from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError
-from ..fitting.recipes import fit
+from ..fitting.fit import fit
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.forecasting import forecast
-from ..inference.nuts import sample
 from ..inference.posterior import Posterior
+from ..inference.sampling import sample
 from ..score.fitted import FittedScore
 from .campaigns import AnalysisCampaign, refuse_failures, run_campaigns
 from .configuration import Configuration
@@ -169,7 +169,7 @@ class Forecast(ResultStage):
         if c.proposal.num_parameters > 1:
             plot.save_figure(plot.fisher_ellipses(result), workspace.out / "forecast.png")
         return {
-            "at": dict(zip(result.names, result.theta.tolist(), strict=True)),
+            "at": dict(zip(result.names, result.theta0.tolist(), strict=True)),
             "chosen": chosen,
             "names": list(result.names),
             "sigma": result.sigma.tolist(),
@@ -180,7 +180,7 @@ class Forecast(ResultStage):
             "fisher": result.fisher.tolist(),
             "fisher_bound": result.fisher_bound.tolist(),
             "num_simulations": result.num_simulations,
-            "table": result.table(),
+            "table": str(result),
         }
 
     @staticmethod
@@ -238,7 +238,7 @@ class Sample(ResultStage):
             "interval": np.quantile(posterior.samples, [0.16, 0.84], axis=0).T.tolist(),
             "problems": list(posterior.problems),
             "rarity": posterior.rarity,
-            "table": posterior.table(),
+            "table": str(posterior),
         }
 
     @staticmethod
@@ -292,10 +292,10 @@ class Check(ResultStage):
             plot.save_figure(plot.coverage(diagnosis), workspace.out / "coverage.png")
         return {
             "passed": diagnosis.passed,
-            "verdict": diagnosis.table().split("\n")[0],
+            "verdict": str(diagnosis).split("\n")[0],
             "checks": [asdict(check) for check in diagnosis.checks],
             "num_simulations": diagnosis.num_simulations,
-            "table": diagnosis.table(),
+            "table": str(diagnosis),
         }
 
 

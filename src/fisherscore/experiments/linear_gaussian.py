@@ -5,7 +5,7 @@ from typing import Any
 
 from .. import plot
 from .._support.versions import print_table, write_json
-from ..fitting.recipes import fit
+from ..fitting.fit import fit
 from ..problems import linear_gaussian
 from ..simulation.campaign import simulate
 from .common import Stopwatch, compare_with_exact, settings

@@ -12,12 +12,14 @@ from .. import plot
 from .._support.versions import print_table, write_json
 from ..accuracy import forecast_error, region_grid
 from ..errors import FisherScoreWarning
-from ..fitting.recipes import fit
-from ..inference.diagnostics import Diagnosis, diagnose
+from ..fitting.fit import fit
+from ..inference.diagnosis import Diagnosis
+from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
-from ..inference.forecasting import Forecast, forecast
-from ..inference.nuts import sample
+from ..inference.forecast import Forecast
+from ..inference.forecasting import forecast, forecast_grid
 from ..inference.posterior import Posterior
+from ..inference.sampling import sample
 from ..problems import Problem, weak_lensing
 from ..problems.weak_lensing import FIDUCIAL
 from ..score.fitted import FittedScore
@@ -55,7 +57,10 @@ def run(
     with stopwatch.time("set up"):
         problem = weak_lensing()
     with stopwatch.time("simulate"):
-        sims = simulate(problem.simulator, problem.proposal, num_simulations, seed=seed, progress=progress)
+        latent = "additive" if recipe == "paper" else None  # the paper's data, to the letter
+        sims = simulate(
+            problem.simulator, problem.proposal, num_simulations, latent=latent, seed=seed, progress=progress
+        )
     with stopwatch.time("fit"):
         model = fit(sims, recipe=recipe, seed=seed, progress=progress)
         model.save(out / "model")
@@ -154,7 +159,7 @@ def _forecast(study: _Study) -> tuple[float, Forecast]:
     num = study.effort.num_forecast
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FisherScoreWarning)  # plug-in and bound stand side by side in the table
-        forecasts = forecast(study.model, grid, simulator, num_simulations=num, seed=study.seed + 5)
+        forecasts = forecast_grid(study.model, grid, simulator, num_simulations=num, seed=study.seed + 5)
         at_truth = forecast(study.model, study.truth, simulator, num_simulations=num, seed=study.seed + 50)
     fishers = study.problem.fisher(grid)
     plot.save_figure(plot.fisher_ellipses(forecasts, exact=list(fishers)), study.out / "figure4_fisher.png")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..analysis.page import Page
-from ..inference.diagnostics import Diagnosis
+from ..inference.diagnosis import Diagnosis
 from ..inference.estimate import Estimate
-from ..inference.forecasting import Forecast
+from ..inference.forecast import Forecast
 from ..inference.posterior import Posterior
 
 # What the page lists under its settings.
@@ -34,7 +34,7 @@ def write_page(out: Path, summary: dict[str, Any], results: Results, *, data_sha
     """Write report.html beside the figures, which must be there."""
     page = Page("Weak lensing: score, forecast and posterior")
     error = results.accuracy["score_error"]["mean"]
-    page.verdict(results.checks.table().split("\n")[0], good=results.checks.passed)
+    page.verdict(str(results.checks).split("\n")[0], good=results.checks.passed)
     page.verdict(f"Against the exact score: error {error:.4f} (0 is perfect, 1 is predicting zero).", good=error < 0.1)
     _parameters(page, results)
     page.section("Score field", "Figure 2 of the paper.")
@@ -45,14 +45,14 @@ def write_page(out: Path, summary: dict[str, Any], results: Results, *, data_sha
     )
     page.section("Posterior", "Figure 3 of the paper.")
     page.figure(out / "figure3_posterior.png", "Posterior under a uniform prior, from learned and exact scores.")
-    page.preformatted(results.posterior.table())
+    page.preformatted(str(results.posterior))
     page.section("Forecasts", "Figure 4 of the paper.")
     page.figure(out / "figure4_fisher.png", "One-sigma Fisher ellipses at nine cosmologies, learned and exact.")
-    page.preformatted(results.forecast.table())
+    page.preformatted(str(results.forecast))
     page.section("Checks", "None of these uses the exact score.")
     page.figure(out / "identities.png", "How far the learned score is from obeying the identities every score obeys.")
     page.figure(out / "coverage.png", "Coverage and ranks of posteriors of simulated data; the diagonal is right.")
-    page.preformatted(results.checks.table())
+    page.preformatted(str(results.checks))
     page.section("Settings")
     page.settings({k: summary[k] for k in _SETTINGS} | {"data sha256": data_sha256})
     page.write(out / "report.html")
@@ -67,7 +67,7 @@ def _parameters(page: Page, results: Results) -> None:
         [
             (
                 name,
-                f"{forecast.theta[i]:.4f}",
+                f"{forecast.theta0[i]:.4f}",
                 f"{results.exact_sigma[i]:.4f}",
                 f"{forecast.sigma[i]:.4f}",
                 f"{forecast.sigma_bound[i]:.4f}",

@@ -14,15 +14,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._support.arguments import as_finite, as_indices, as_theta
+from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
 from .fisher_matrix import FisherMatrix
-from .forecasting import Forecast
+from .forecast import Forecast
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Summary:
     """A function of data: ``summary(x)`` has one number per kept parameter, in that parameter's units.
+
+    Attributes:
+        names: The kept parameters.
+        theta0: The parameters at which the score is taken, shape (p,).
+        model: The score model.
+        weights: The matrix by which the score is multiplied, shape (kept, p).
+        kept: Positions of the kept parameters among all of the model's.
 
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
@@ -38,9 +46,26 @@ class Summary:
     kept: tuple[int, ...]
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Compress data of shape (..., one observation) to (..., number of kept parameters)."""
+        """Compress data.
+
+        Args:
+            x: One observation, or many along leading axes.
+
+        Returns:
+            The summaries, shape (..., number of kept parameters).
+        """
         score = np.asarray(self.model.score(self.theta0, x), np.float64)
         return self.theta0[list(self.kept)] + score @ self.weights.T
+
+    def __repr__(self) -> str:
+        return f"Summary({', '.join(self.names)}; at {self._place()})"
+
+    def _repr_html_(self) -> str:
+        rows = [("numbers per observation", ", ".join(self.names)), ("locally sufficient at", self._place())]
+        return html_table("Summary of data", rows)
+
+    def _place(self) -> str:
+        return ", ".join(f"{n}={v:.4g}" for n, v in zip(self.model.names, self.theta0, strict=True))
 
 
 def compress(
@@ -50,10 +75,17 @@ def compress(
     fisher: Forecast | FisherMatrix | Any | None = None,
     nuisance: Sequence[str] | str = (),
 ) -> Summary:
-    """Make the summary t(x) = θ₀ + F⁻¹ ŝ(θ₀, x); ``nuisance`` parameters are projected out and dropped.
+    """Make the summary t(x) = θ₀ + F⁻¹ ŝ(θ₀, x).
 
-    F is taken from ``fisher`` (a forecast, best for nuisance hardening, or a matrix); without it, from what the model
-    remembers of its training simulations.
+    Args:
+        model: A score model.
+        theta0: Parameters inside the training region, shape (p,), or a mapping by name.
+        fisher: Where F comes from: a forecast at ``theta0``, which is best where there are nuisance parameters, or a
+            matrix; by default what the model remembers of its training simulations.
+        nuisance: Parameters, one or several, that are projected out and dropped.
+
+    Returns:
+        A function of data.
 
     >>> import fisherscore as fs
     >>> t = fs.compress(fs.problems.linear_gaussian().exact_model(), [0.0, 0.0])
@@ -67,8 +99,8 @@ def compress(
         raise ArgumentError(f"theta0: expected one parameter vector of shape ({len(model.names)},), got {theta.shape}.")
     if not model.inside(theta):
         raise ArgumentError(f"theta0: {theta.tolist()} lies outside the training region.")
-    hidden = as_indices(nuisance, model.names, "nuisance")
-    kept = [i for i in range(len(model.names)) if i not in hidden]
+    dropped = as_indices(nuisance, model.names, "nuisance")
+    kept = [i for i in range(len(model.names)) if i not in dropped]
     if not kept:
         raise ArgumentError("nuisance: expected to keep at least one parameter, but all are named.")
     covariance = _matrix(model, theta, fisher).covariance
@@ -78,9 +110,9 @@ def compress(
 def _matrix(model: ScoreModel, theta: np.ndarray, fisher: Any) -> FisherMatrix:
     if isinstance(fisher, Forecast):
         if fisher.names == model.names and not np.allclose(
-            fisher.theta, theta, atol=0.1 * fisher.conditional_sigma.min()
+            fisher.theta0, theta, atol=0.1 * fisher.conditional_sigma.min()
         ):
-            raise ArgumentError(f"fisher: this forecast was made at {fisher.theta.tolist()}, not at theta0.")
+            raise ArgumentError(f"fisher: this forecast was made at {fisher.theta0.tolist()}, not at theta0.")
         # The slope: how the mean of ŝ really moves with θ, so that t(x) moves one for one even if ŝ is imperfect.
         fisher = fisher.slope
     if isinstance(fisher, FisherMatrix):

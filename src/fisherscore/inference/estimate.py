@@ -6,8 +6,9 @@ which is to say until the likelihood rises; that needs no density, so plain vect
 edge of the region whose score points outwards are held there. All observations are solved in one compiled call.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -16,36 +17,48 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import qmc
 
+from .. import plot
 from .._support.arguments import as_count, as_theta
+from .._support.quadrature import gauss_legendre
 from .._support.rows import rows_mapped
+from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.combined import observed
 from ..score.model import ScoreModel
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 # Converged when the next step is below this fraction of the error bar.
 _TOLERANCE = 1e-3
-_NUM_STARTS = 64
-_MOST_HALVINGS = 10
-_GAUSS = np.polynomial.legendre.leggauss(4)
-_NODES, _WEIGHTS = ((1 + _GAUSS[0]) / 2).astype(np.float32), _GAUSS[1].astype(np.float32)
+_NUM_CANDIDATES = 64
+_MAX_HALVINGS = 10
+_NODES, _WEIGHTS = gauss_legendre(4)
 # No step moves a parameter by more than this fraction of its range.
 _LONGEST_STEP = 0.2
 
 _REASONS = (
     "converged",
-    "not converged: the score is still pulling after the last step; raise max_steps or give another start",
+    "not converged: the score is still pulling after the last step; raise max_steps or give another theta0",
     "not converged: the likelihood still rises at the edge of the training region in {edges}; train on a larger region",
     "not converged: the solution is no maximum (the information matrix is not positive definite there)",
     "not converged: the score became NaN or infinite",
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Estimate:
     """Best fits with errors: arrays with the leading axes of the observations.
 
-    ``sigma`` and ``covariance`` come from the observed information −∂ŝ/∂θ at the best fit; where a fit did not converge
-    they are NaN and ``message`` says why.
+    Attributes:
+        names: Parameter names.
+        theta: Best fits, shape (..., p).
+        sigma: Their errors, from the observed information −∂ŝ/∂θ at the best fit; NaN where a fit did not converge.
+        covariance: Their covariances, shape (..., p, p), likewise.
+        converged: Whether each fit converged; a plain bool for one observation.
+        message: What became of each fit, in words; a plain text for one observation.
+        num_steps: Number of steps each fit took.
+        rarity: Fraction of training data farther from their mean than each observation; None where not known.
 
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
@@ -62,18 +75,58 @@ class Estimate:
     num_steps: Any
     rarity: Any = None
 
+    def plot(self, *, names: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw best fits of two parameters with their error ellipses; many observations as points alone.
+
+        Args:
+            names: The two parameters, by default the first two.
+            ax: Matplotlib axes to draw into; by default those of a new figure.
+
+        Returns:
+            The axes.
+        """
+        return plot.best_fits(self, names=names, ax=ax)
+
     def __str__(self) -> str:
         if self.theta.ndim > 1:
-            done = np.mean(self.converged)
-            return f"{self.theta[..., 0].size} maximum-likelihood fits of {', '.join(self.names)}: {done:.1%} converged"
+            return self._headline()
         rows = [f"{n} = {t:.6g} ± {s:.2g}" for n, t, s in zip(self.names, self.theta, self.sigma, strict=True)]
         return "\n".join([*rows, str(self.message)])
 
+    def __repr__(self) -> str:
+        if self.theta.ndim > 1:
+            return f"Estimate({', '.join(self.names)}; {self.theta[..., 0].size:,} observations)"
+        values = ", ".join(f"{n}={t:.4g}" for n, t in zip(self.names, self.theta, strict=True))
+        return f"Estimate({values}; {self.message.split(':')[0]})"
+
+    def _repr_html_(self) -> str:
+        if self.theta.ndim > 1:
+            return html_table(self._headline(), [])
+        values = zip(self.names, self.theta, self.sigma, strict=True)
+        rows = [(n, f"{t:.6g} ± {s:.2g}") for n, t, s in values]
+        return html_table("Maximum likelihood", [*rows, ("message", str(self.message))])
+
+    def _headline(self) -> str:
+        num, fraction = self.theta[..., 0].size, np.mean(self.converged)
+        return f"{num} maximum-likelihood fits of {', '.join(self.names)}: {fraction:.1%} converged"
+
 
 def maximum_likelihood(
-    model: ScoreModel, x_obs: Any, *, iid: bool = False, start: Any = None, max_steps: int = 100
+    model: ScoreModel, x_obs: Any, *, iid: bool = False, theta0: Any = None, max_steps: int = 100
 ) -> Estimate:
     """Find the maximum-likelihood parameters of one observation, or of each of many.
+
+    Args:
+        model: A score model.
+        x_obs: One observation, or many along leading axes; with ``iid``, the last of these axes holds independent draws
+            at the same θ.
+        iid: Whether ``x_obs`` holds independent draws at the same θ.
+        theta0: Where to start, shape (p,) or a mapping by name; by default the likeliest of a spread of points, or the
+            centre of the training region for a model without a density.
+        max_steps: Largest number of steps of each fit.
+
+    Returns:
+        Best fits, errors, and whether each fit converged.
 
     >>> import fisherscore as fs
     >>> best = fs.maximum_likelihood(fs.problems.linear_gaussian().exact_model(), [0.5, -0.25])
@@ -84,7 +137,7 @@ def maximum_likelihood(
     batch = whole.data_batch_shape(x)
     num = int(np.prod(batch))
     rows = jax.tree.map(lambda a: a.reshape(num, *a.shape[len(batch) :]), x)
-    starts = _starts(whole, rows, start, num)
+    starts = _starts(whole, rows, theta0, num)
     out = _solve(whole, starts, rows, as_count(max_steps, "max_steps"))
     theta, covariance, reason, steps, edges = (np.asarray(a) for a in out)
     messages = np.array(
@@ -108,17 +161,17 @@ def maximum_likelihood(
     )
 
 
-def _starts(model: ScoreModel, rows: Any, start: Any, num: int) -> Any:
+def _starts(model: ScoreModel, rows: Any, theta0: Any, num: int) -> Any:
     """Choose where to begin: the user's point, else the likeliest of a spread of points, else the centre."""
-    if start is not None:
-        given = as_theta(start, model.names, "start")
+    if theta0 is not None:
+        given = as_theta(theta0, model.names, "theta0")
         if not np.all(model.inside(given)):
-            raise ArgumentError(f"start: {np.asarray(given).tolist()} lies outside the training region.")
+            raise ArgumentError(f"theta0: {np.asarray(given).tolist()} lies outside the training region.")
         return jnp.broadcast_to(jnp.asarray(given, jnp.float32), (num, len(model.names)))
     centre = (model.low + model.high) / 2
     if not model.has_density:
         return jnp.broadcast_to(jnp.asarray(centre, jnp.float32), (num, len(model.names)))
-    spread = qmc.Sobol(len(model.names), scramble=False).random(_NUM_STARTS)
+    spread = qmc.Sobol(len(model.names), scramble=False).random(_NUM_CANDIDATES)
     points = np.concatenate([centre[None], model.low + (0.02 + 0.96 * spread) * (model.high - model.low)])
     return _likeliest(model, jnp.asarray(points, jnp.float32), rows)
 
@@ -138,63 +191,89 @@ def _solve(model: ScoreModel, starts: Any, rows: Any, max_steps: int) -> Any:
     return rows_mapped(lambda start, x: _solve_one(model, start, x, max_steps), (starts, rows), at_once)
 
 
-def _solve_one(model: ScoreModel, start: Float[Array, " params"], x: Any, max_steps: int) -> Any:
-    """Iterate in units of the region's ranges, where all parameters are of order one."""
-    low, span = jnp.asarray(model.low, jnp.float32), jnp.asarray(model.high - model.low, jnp.float32)
+class _UnitScore(eqx.Module):
+    """The score of one observation in units of the region's ranges, where all parameters run from 0 to 1."""
 
-    def score(u: Array) -> Array:
-        return span * model.score_one(low + span * u, x)
+    model: ScoreModel
+    x: Any
+    low: Array
+    span: Array
 
-    def information(u: Array) -> Array:
-        jacobian = -jax.jacfwd(score)(u)
+    @classmethod
+    def of(cls, model: ScoreModel, x: Any) -> "_UnitScore":
+        return cls(model, x, jnp.asarray(model.low, jnp.float32), jnp.asarray(model.high - model.low, jnp.float32))
+
+    def theta(self, u: Array) -> Array:
+        return self.low + self.span * u
+
+    def unit(self, theta: Array) -> Array:
+        return jnp.clip((theta - self.low) / self.span, 0.0, 1.0)
+
+    def score(self, u: Array) -> Array:
+        return self.span * self.model.score_one(self.theta(u), self.x)
+
+    def information(self, u: Array) -> Array:
+        jacobian = -jax.jacfwd(self.score)(u)
         return (jacobian + jacobian.T) / 2
 
-    def held(u: Array, s: Array) -> Array:
-        return ((u <= 0) & (s < 0)) | ((u >= 1) & (s > 0))
+    def scaled(self, matrix: Array) -> Array:
+        """Scale rows and columns of a matrix by the ranges."""
+        return self.span[:, None] * matrix * self.span
+
+
+def _held(u: Array, score: Array) -> Array:
+    """Say which parameters are at an edge of the region with a score that points outwards."""
+    return ((u <= 0) & (score < 0)) | ((u >= 1) & (score > 0))
+
+
+def _solve_one(model: ScoreModel, start: Float[Array, " params"], x: Any, max_steps: int) -> Any:
+    """Iterate to the best fit; return it with its covariance, the reason for ending, steps, and edges it is held at."""
+    fit = _UnitScore.of(model, x)
 
     def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         u, number, _ = carry
-        s = score(u)
-        stuck = held(u, s)
-        direction = _direction(model, information(u), low + span * u, span, jnp.where(stuck, 0.0, s), stuck)
+        score = fit.score(u)
+        held = _held(u, score)
+        score = jnp.where(held, 0.0, score)
+        direction = _direction(fit, u, score, held)
         # In units of the error bar, how far the next step wants to go.
-        wanted = jnp.sqrt(jnp.maximum(direction @ jnp.where(stuck, 0.0, s), 0.0))
+        wanted = jnp.sqrt(jnp.maximum(direction @ score, 0.0))
         direction = direction * jnp.minimum(1.0, _LONGEST_STEP / (jnp.max(jnp.abs(direction)) + 1e-30))
-        return _line_search(score, u, direction), number + 1, wanted
+        return _line_search(fit.score, u, direction), number + 1, wanted
 
     def go_on(carry: tuple[Array, Array, Array]) -> Array:
         u, number, wanted = carry
         return (number < max_steps) & (wanted > _TOLERANCE) & jnp.isfinite(u).all()
 
-    first = (jnp.clip((start - low) / span, 0.0, 1.0), jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf))
+    first = (fit.unit(start), jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf))
     u, number, wanted = jax.lax.while_loop(go_on, step, first)
-    s, h = score(u), information(u)
-    edges = held(u, s)
-    maximum = jnp.linalg.eigvalsh(h)[0] > 0
+    score, information = fit.score(u), fit.information(u)
+    edges = _held(u, score)
+    maximum = jnp.linalg.eigvalsh(information)[0] > 0
+    # The first that applies, as places in _REASONS.
     reason = jnp.select(
-        [~(jnp.isfinite(u).all() & jnp.isfinite(s).all()), edges.any(), ~(wanted <= _TOLERANCE), ~maximum],
+        [~(jnp.isfinite(u).all() & jnp.isfinite(score).all()), edges.any(), ~(wanted <= _TOLERANCE), ~maximum],
         [4, 2, 1, 3],
         0,
     )
-    covariance = span[:, None] * jnp.linalg.inv(h) * span
-    return low + span * u, covariance, reason, number, edges
+    return fit.theta(u), fit.scaled(jnp.linalg.inv(information)), reason, number, edges
 
 
-def _direction(model: ScoreModel, h: Array, theta: Array, span: Array, s: Array, stuck: Array) -> Array:
+def _direction(fit: _UnitScore, u: Array, score: Array, held: Array) -> Array:
     """Solve for the step: Newton's where H is positive definite, else Fisher scoring, else with |H|."""
-    free = ~stuck
-    mask = free[:, None] & free[None, :]
-    values, vectors = jnp.linalg.eigh(h)
-    if model.knows_fisher:
-        fallback = span[:, None] * model.fisher_one(theta) * span
+    information = fit.information(u)
+    free = ~held
+    values, vectors = jnp.linalg.eigh(information)
+    if fit.model.knows_fisher:
+        fallback = fit.scaled(fit.model.fisher_one(fit.theta(u)))
     else:
         fallback = (vectors * jnp.maximum(jnp.abs(values), 1e-3 * jnp.max(jnp.abs(values)) + 1e-12)) @ vectors.T
-    matrix = jnp.where(values[0] > 1e-6 * values[-1], h, fallback)
-    matrix = jnp.where(mask, matrix, jnp.eye(len(s)))
-    return jnp.where(free, jnp.linalg.solve(matrix, s), 0.0)
+    matrix = jnp.where(values[0] > 1e-6 * values[-1], information, fallback)
+    matrix = jnp.where(free[:, None] & free[None, :], matrix, jnp.eye(len(score)))
+    return jnp.where(free, jnp.linalg.solve(matrix, score), 0.0)
 
 
-def _line_search(score: Any, u: Array, direction: Array) -> Array:
+def _line_search(score: Callable[[Array], Array], u: Array, direction: Array) -> Array:
     """Halve the step until the likelihood rises along it: the line integral of the score, by quadrature."""
 
     def moved(fraction: Array) -> Array:
@@ -204,7 +283,7 @@ def _line_search(score: Any, u: Array, direction: Array) -> Array:
         fraction, count = carry
         way = moved(fraction) - u
         slopes = jax.vmap(score)(u + _NODES[:, None] * way) @ way
-        return ~(_WEIGHTS @ slopes >= 0) & (count < _MOST_HALVINGS)
+        return ~(jnp.asarray(_WEIGHTS) @ slopes >= 0) & (count < _MAX_HALVINGS)
 
     fraction, _ = jax.lax.while_loop(falls, lambda c: (c[0] / 2, c[1] + 1), (jnp.ones(()), jnp.zeros((), jnp.int32)))
     return moved(fraction)

@@ -1,7 +1,7 @@
-"""A Fisher matrix with named parameters and an honest error: marginalise, fix, add, invert, print.
+"""A Fisher matrix with named parameters and errors of its own: marginalise, fix, add, invert, print.
 
-Errors of everything derived from it (covariances, marginal σ) come from ``draws``, matrices that
-scatter as the estimate does, carried through the same arithmetic.
+Errors of everything derived from it (covariances, marginal σ) come from ``draws``, matrices that scatter as the
+estimate does, carried through the same arithmetic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,22 @@ from typing import Any
 import numpy as np
 
 from .._support.arguments import as_finite, as_indices, check_names
+from .._support.text import columns, html_table, with_errors
 from ..errors import ArgumentError
 
 # Relative to a unit diagonal, eigenvalues below this are rounding errors of single precision.
 _SINGULAR = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FisherMatrix:
-    """An information matrix F over named parameters; ``draws`` (num, p, p) are bootstrap replicates, or None.
+    """An information matrix F over named parameters; printed, it is a table of errors.
+
+    Attributes:
+        names: Parameter names.
+        matrix: The matrix, shape (p, p).
+        draws: Bootstrap replicates of the matrix, shape (num, p, p), from which all errors come; None where there are
+            none.
 
     >>> import fisherscore as fs, numpy as np
     >>> fisher = fs.FisherMatrix(("a", "b"), np.array([[4.0, 1.0], [1.0, 1.0]]))
@@ -80,12 +87,26 @@ class FisherMatrix:
         return self.covariance / np.outer(sigma, sigma)
 
     def figure_of_merit(self, names: Sequence[str] | None = None) -> float:
-        """Compute 1 / √det of the covariance of the named parameters (all by default), the others being free."""
+        """Compute the figure of merit, 1 / √det of a covariance.
+
+        Args:
+            names: The parameters whose covariance is meant, all by default; the others are free.
+
+        Returns:
+            The figure of merit.
+        """
         kept = as_indices(self.names if names is None else names, self.names)
         return float(1 / np.sqrt(np.linalg.det(self.covariance[np.ix_(kept, kept)])))
 
     def marginalize(self, names: Sequence[str] | str) -> "FisherMatrix":
-        """Let the named parameters be free and drop them: the Schur complement of their block."""
+        """Let parameters be free and drop them: the Schur complement of their block.
+
+        Args:
+            names: One parameter name or several.
+
+        Returns:
+            The Fisher matrix of the other parameters.
+        """
         gone, kept = self._split(names)
 
         def schur(m: np.ndarray) -> np.ndarray:
@@ -97,12 +118,26 @@ class FisherMatrix:
         return self._mapped(schur, kept)
 
     def fix(self, names: Sequence[str] | str) -> "FisherMatrix":
-        """Take the named parameters as known and drop them."""
+        """Take parameters as known and drop them.
+
+        Args:
+            names: One parameter name or several.
+
+        Returns:
+            The Fisher matrix of the other parameters.
+        """
         _, kept = self._split(names)
         return self._mapped(lambda m: m[..., kept[:, None], kept], kept)
 
     def add(self, other: "FisherMatrix | Mapping[str, float]") -> "FisherMatrix":
-        """Add independent information: another Fisher matrix, or a Gaussian prior as standard deviations by name."""
+        """Add independent information.
+
+        Args:
+            other: Another Fisher matrix, or a Gaussian prior as standard deviations by parameter name.
+
+        Returns:
+            The sum, over the parameters of both, which are matched by name.
+        """
         if isinstance(other, Mapping):
             check_names(other, self.names, "other")
             widths = as_finite(list(other.values()), "other")
@@ -117,7 +152,14 @@ class FisherMatrix:
         return FisherMatrix(names, total, draws)
 
     def times(self, number: float) -> "FisherMatrix":
-        """Return the information in ``number`` independent observations like this one."""
+        """Return the information in many independent observations like this one.
+
+        Args:
+            number: How many.
+
+        Returns:
+            ``number`` times this matrix.
+        """
         return self._mapped(lambda m: number * m, np.arange(len(self.names)))
 
     def degenerate_direction(self) -> str | None:
@@ -133,6 +175,29 @@ class FisherMatrix:
         direction = direction / np.abs(direction).max()
         terms = [f"{v:+.3g} {n}" for v, n in zip(direction, self.names, strict=True) if abs(v) > 1e-3]
         return " ".join(terms)
+
+    def __str__(self) -> str:
+        direction = self.degenerate_direction()
+        if direction is not None:
+            return f"Fisher matrix of {', '.join(self.names)}\nsingular: the data do not constrain {direction}"
+        rows: list[Sequence[str]] = [("parameter", "σ", "σ conditional")]
+        rows += [(name, *cells) for name, cells in zip(self.names, self._cells(), strict=True)]
+        return "\n".join([f"Fisher matrix of {', '.join(self.names)}", *columns(rows)])
+
+    def __repr__(self) -> str:
+        replicates = "" if self.draws is None else f"; {len(self.draws)} replicates"
+        return f"FisherMatrix({', '.join(self.names)}{replicates})"
+
+    def _repr_html_(self) -> str:
+        if self.degenerate_direction() is not None:
+            return html_table(str(self), [])
+        rows = [(name, f"σ = {sigma}") for name, (sigma, _) in zip(self.names, self._cells(), strict=True)]
+        return html_table("Fisher matrix", rows)
+
+    def _cells(self) -> list[tuple[str, str]]:
+        """Write marginal and conditional errors, one pair a parameter."""
+        marginal = with_errors(self.sigma, self.sigma_error)
+        return list(zip(marginal, with_errors(self.conditional_sigma), strict=True))
 
     def _refuse_singular(self) -> None:
         direction = self.degenerate_direction()

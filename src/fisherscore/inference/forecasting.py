@@ -2,21 +2,19 @@
 
     plug-in   E[ŝ ŝᵀ]                  the paper's; noise in ŝ looks like information, and a ŝ too small hides some
     slope     D = ∇θ' E[ŝ(θ, x)] at θ' = θ, x ~ p(x | θ')      linear in the error of ŝ
-    bound     Dᵀ Cov(ŝ)⁻¹ D  ≤  F      by Cauchy-Schwarz, whatever the network: the conservative forecast
+    bound     Dᵀ Cov(ŝ)⁻¹ D  ≤  F      by Cauchy-Schwarz, whatever ŝ is: the conservative forecast
 
 D comes from simulations at θ ± δ with the same random numbers, ŝ always being evaluated at θ. The gap between
 plug-in and bound is the forecast's own systematic error (compare Coulton & Wandelt, arXiv 2305.08994).
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._support.arguments import as_count, as_seed, as_theta
-from .._support.text import columns
 from ..errors import ArgumentError, FisherScoreWarning
 from ..score.combined import CombinedScore
 from ..score.model import ScoreModel
@@ -25,6 +23,7 @@ from ..simulation.execution.engine import Engine
 from ..simulation.execution.run import OK, forecast_stream
 from ..simulation.simulator import Simulator
 from .fisher_matrix import FisherMatrix
+from .forecast import Forecast
 
 # Half-width of the finite difference in units of the conditional σ: large enough for simulators that do not vary
 # smoothly with θ at fixed random numbers, small enough for a bias of a few parts in a thousand.
@@ -33,144 +32,9 @@ _STEP = 0.4
 _STEP_ERROR = 2e-3
 _NUM_BOOTSTRAP = 200
 # A bound with a larger relative error is no number to quote.
-_MOST_UNSURE = 0.3
+_MAX_UNSURE = 0.3
 # Dropping more failed runs than this would bias the forecast.
-_MOST_FAILURES = 0.01
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Three Fisher matrices at one θ: ``plug_in``, ``slope`` and ``bound``, with the parameters by name.
-
-    ``fisher``, ``covariance`` and ``sigma`` are the plug-in's; those ending in ``_bound`` the conservative ones.
-
-    >>> import fisherscore as fs
-    >>> problem = fs.problems.linear_gaussian()
-    >>> forecast = fs.forecast(problem.exact_model(), [0.0, 0.0], problem.simulator)
-    >>> forecast.fix("theta1").names, forecast.sigma_bound.round(1).tolist()
-    (('theta2',), [1.0, 1.0])
-    """
-
-    theta: np.ndarray
-    plug_in: FisherMatrix
-    slope: FisherMatrix
-    bound: FisherMatrix
-    num_simulations: int
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The parameters that are left."""
-        return self.plug_in.names
-
-    @property
-    def fisher(self) -> np.ndarray:
-        """The plug-in Fisher matrix."""
-        return self.plug_in.matrix
-
-    @property
-    def fisher_error(self) -> np.ndarray | None:
-        """Standard error of each entry of the plug-in."""
-        return self.plug_in.error
-
-    @property
-    def fisher_slope(self) -> np.ndarray:
-        """The slope estimate of the Fisher matrix."""
-        return self.slope.matrix
-
-    @property
-    def fisher_slope_error(self) -> np.ndarray | None:
-        """Standard error of each entry of the slope."""
-        return self.slope.error
-
-    @property
-    def fisher_bound(self) -> np.ndarray:
-        """The conservative Fisher matrix, which never claims more than the data hold."""
-        return self.bound.matrix
-
-    @property
-    def fisher_bound_error(self) -> np.ndarray | None:
-        """Standard error of each entry of the bound."""
-        return self.bound.error
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """The plug-in covariance."""
-        return self.plug_in.covariance
-
-    @property
-    def covariance_error(self) -> np.ndarray | None:
-        """Standard error of each entry of the plug-in covariance."""
-        return self.plug_in.covariance_error
-
-    @property
-    def sigma(self) -> np.ndarray:
-        """Marginal errors of the plug-in."""
-        return self.plug_in.sigma
-
-    @property
-    def sigma_error(self) -> np.ndarray | None:
-        """Standard error of the plug-in's marginal errors."""
-        return self.plug_in.sigma_error
-
-    @property
-    def sigma_bound(self) -> np.ndarray:
-        """Conservative marginal errors."""
-        return self.bound.sigma
-
-    @property
-    def conditional_sigma(self) -> np.ndarray:
-        """Conditional errors of the plug-in."""
-        return self.plug_in.conditional_sigma
-
-    @property
-    def correlation(self) -> np.ndarray:
-        """Correlations of the plug-in."""
-        return self.plug_in.correlation
-
-    def figure_of_merit(self, names: Sequence[str] | None = None) -> float:
-        """Compute the plug-in's figure of merit, 1 / √det of the covariance of the named parameters."""
-        return self.plug_in.figure_of_merit(names)
-
-    def marginalize(self, names: Sequence[str] | str) -> "Forecast":
-        """Let the named parameters be free and drop them, in all three estimates."""
-        return self._mapped(lambda f: f.marginalize(names))
-
-    def fix(self, names: Sequence[str] | str) -> "Forecast":
-        """Take the named parameters as known and drop them, in all three estimates."""
-        return self._mapped(lambda f: f.fix(names))
-
-    def add(self, other: "Forecast | FisherMatrix | Mapping[str, float]") -> "Forecast":
-        """Add other data (each estimate to its like) or a Gaussian prior given as standard deviations by name."""
-        if not isinstance(other, Forecast):
-            return self._mapped(lambda f: f.add(other))
-        parts = {k: getattr(self, k).add(getattr(other, k)) for k in ("plug_in", "slope", "bound")}
-        own = dict(zip(self.names, self.theta, strict=True))
-        theirs = dict(zip(other.names, other.theta, strict=True))
-        for name in set(own) & set(theirs):
-            if abs(own[name] - theirs[name]) > 0.1 * min(1 / np.sqrt(np.diagonal(self.fisher))):
-                raise ArgumentError(
-                    f"other: forecasts at different parameters do not add: {name!r} is {own[name]:.6g} here and "
-                    f"{theirs[name]:.6g} there. Forecast both at the same theta0."
-                )
-        theta = np.array([(theirs | own)[n] for n in parts["plug_in"].names])
-        return Forecast(theta, **parts, num_simulations=self.num_simulations + other.num_simulations)
-
-    def times(self, number: float) -> "Forecast":
-        """Return the forecast for ``number`` independent observations like this one."""
-        return self._mapped(lambda f: f.times(number))
-
-    def table(self) -> str:
-        """Return the marginal and conditional errors as a table."""
-        return _table(self)
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _mapped(self, function: Callable[[FisherMatrix], FisherMatrix]) -> "Forecast":
-        parts = {k: function(getattr(self, k)) for k in ("plug_in", "slope", "bound")}
-        by_name = dict(zip(self.names, self.theta, strict=True))
-        theta = np.array([by_name.get(n, np.nan) for n in parts["plug_in"].names])
-        return Forecast(theta, **parts, num_simulations=self.num_simulations)
+_MAX_FAILURES = 0.01
 
 
 def forecast(
@@ -182,11 +46,21 @@ def forecast(
     seed: int = 0,
     workers: int | None = None,
     dask: Any = None,
-) -> Any:
-    """Forecast parameter errors at ``theta0`` from fresh simulations; many rows of ``theta0`` give a list.
+) -> Forecast:
+    """Forecast parameter errors at one point from fresh simulations.
 
-    ``num_simulations`` is all that is spent on one θ: 2p + 1 points with as many simulations each. They run here, or as
-    ``workers`` and ``dask`` say, like those of :func:`fisherscore.simulate`. Up to 1 % of them may fail.
+    Args:
+        model: A score model.
+        theta0: Parameters, shape (p,), or a mapping by name.
+        simulator: The simulator of the data.
+        num_simulations: All that is spent, shared evenly by 2p + 1 points: θ₀, and two beside it for each parameter. Up
+            to 1 % of the simulations may fail.
+        seed: Whole number; the same seed gives the same forecast.
+        workers: Number of worker processes, as in :func:`fisherscore.simulate`.
+        dask: A Dask client, as in :func:`fisherscore.simulate`.
+
+    Returns:
+        The forecast, with errors of every estimate.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -194,71 +68,123 @@ def forecast(
     >>> forecast.sigma.round(1).tolist()
     [1.0, 1.0]
     """
+    theta = _checked(model, theta0, simulator, "theta0")
+    if theta.ndim != 1:
+        raise ArgumentError(
+            f"theta0: expected one point of shape ({len(model.names)},), got shape {theta.shape}. For many points use "
+            "forecast_grid."
+        )
+    _refuse_outside(model, theta[None], "theta0")
+    point = _Point(model, theta, simulator.with_names(model.names), engine_for(simulator, workers, dask), as_seed(seed))
+    return point.forecast(num_simulations)
+
+
+def forecast_grid(
+    model: ScoreModel,
+    theta0s: Any,
+    simulator: Simulator,
+    *,
+    num_simulations: int = 10_000,
+    seed: int = 0,
+    workers: int | None = None,
+    dask: Any = None,
+) -> list[Forecast]:
+    """Forecast parameter errors at many points, each from simulations of its own.
+
+    Args:
+        model: A score model.
+        theta0s: Parameters, shape (n, p), or a mapping by name to n values each.
+        simulator: The simulator of the data.
+        num_simulations: What is spent on each point, as in :func:`fisherscore.forecast`.
+        seed: Seed of the first point; that of point i is ``seed + i``.
+        workers: Number of worker processes, as in :func:`fisherscore.simulate`.
+        dask: A Dask client, as in :func:`fisherscore.simulate`.
+
+    Returns:
+        One forecast for each point.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> points = [[-1.0, -1.0], [1.0, 1.0]]
+    >>> forecasts = fs.forecast_grid(problem.exact_model(), points, problem.simulator, num_simulations=1_000)
+    >>> [forecast.theta0.tolist() for forecast in forecasts]
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
+    theta = _checked(model, theta0s, simulator, "theta0s")
+    if theta.ndim != 2:
+        raise ArgumentError(f"theta0s: expected points of shape (n, {len(model.names)}), got shape {theta.shape}.")
+    _refuse_outside(model, theta, "theta0s")
+    engine, named, first = engine_for(simulator, workers, dask), simulator.with_names(model.names), as_seed(seed)
+    points = [_Point(model, row, named, engine, first + i) for i, row in enumerate(theta)]
+    return [point.forecast(num_simulations) for point in points]
+
+
+def _checked(model: Any, theta: Any, simulator: Any, argument: str) -> np.ndarray:
+    """Check what both kinds of forecast are given, and return the parameters as an array."""
     if not isinstance(model, ScoreModel):
         raise ArgumentError(f"model: expected a score model, got {type(model).__name__}.")
     if isinstance(model, CombinedScore):
         raise ArgumentError("model: combined probes have several simulators; forecast each probe and add with .add.")
     if not isinstance(simulator, Simulator):
         raise ArgumentError(f"simulator: expected a simulator, got {simulator!r}. Wrap a function with from_python.")
-    theta = np.asarray(as_theta(theta0, model.names, "theta0"))
-    if theta.ndim > 2:
-        raise ArgumentError(f"theta0: expected shape (p,) or (n, p), got {theta.shape}.")
-    _refuse_outside(model, np.atleast_2d(theta))
-    num = as_count(num_simulations, "num_simulations", minimum=20 * (2 * len(model.names) + 1))
-    engine = engine_for(simulator, workers, dask)
-    named = simulator.with_names(model.names)
-
-    def one(row: np.ndarray, number: int) -> Forecast:
-        def scores(at: np.ndarray, each: int) -> np.ndarray:
-            return _scores(model, row, at, named, engine, each, number)
-
-        return _forecast_one(model, row, scores, num, number)
-
-    if theta.ndim == 2:
-        return [one(row, as_seed(seed) + i) for i, row in enumerate(theta)]
-    return one(theta, as_seed(seed))
+    return np.asarray(as_theta(theta, model.names, argument))
 
 
-def _forecast_one(
-    model: ScoreModel, theta: np.ndarray, scores: Callable[[np.ndarray, int], np.ndarray], num: int, seed: int
-) -> Forecast:
-    p = len(theta)
-    each = num // (2 * p + 1)
-    centre = scores(theta, each)
-    steps = _steps(model, theta, centre[np.isfinite(centre).all(axis=1)])
-    ends = np.stack(
-        [[scores(theta + sign * steps[k] * np.eye(p)[k], each) for sign in (-1, 1)] for k in range(p)]
-    )  # parameter, end, record, component
-    good = np.isfinite(centre).all(axis=1) & np.isfinite(ends).all(axis=(0, 1, 3))
-    centre, ends, each = centre[good], ends[:, :, good], int(good.sum())
-    slopes = (ends[:, 1] - ends[:, 0]) / (2 * steps[:, None, None])
-    # One estimate from the records, and replicates from records drawn again with replacement; pairs stay together.
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
-    estimate = _three(centre, slopes)
-    replicates = [
-        _three(centre[rows], slopes[:, rows] * (1 + _STEP_ERROR * rng.normal()))
-        for rows in rng.integers(each, size=(_NUM_BOOTSTRAP, each))
-    ]
-    plug_in, slope, bound = (
-        FisherMatrix(model.names, value, np.stack([r[i] for r in replicates])) for i, value in enumerate(estimate)
-    )
-    result = Forecast(theta, plug_in, slope, _less_noise(bound), num_simulations=each * (2 * p + 1))
-    _warn_if_doubtful(result)
-    return result
+def _refuse_outside(model: ScoreModel, theta: np.ndarray, argument: str) -> None:
+    for row in theta:
+        if not model.inside(row):
+            region = ", ".join(
+                f"{n} in [{a:.6g}, {b:.6g}]" for n, a, b in zip(model.names, model.low, model.high, strict=True)
+            )
+            raise ArgumentError(f"{argument}: {row.tolist()} lies outside the training region ({region}).")
 
 
-def _scores(
-    model: ScoreModel, theta: np.ndarray, at: np.ndarray, simulator: Simulator, engine: Engine, num: int, seed: int
-) -> np.ndarray:
-    """Simulate at ``at`` with the random numbers of ``seed`` and return the scores at θ, NaN where a run failed."""
-    rows = np.tile(at, (num, 1))
-    block = draw_block(simulator, rows, forecast_stream(seed), engine)
-    good = block.status == OK
-    if np.mean(~good) > _MOST_FAILURES:
-        block.refuse_failures(simulator.name, rows)
-    scores = np.full((num, len(theta)), np.nan)
-    scores[good] = model.score(theta, block.x[good])
-    return scores
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """One point θ of a forecast, and where its simulations come from."""
+
+    model: ScoreModel
+    theta: np.ndarray
+    simulator: Simulator
+    engine: Engine
+    seed: int
+
+    def forecast(self, num_simulations: int) -> Forecast:
+        """Spend so many simulations on the three estimates and their bootstrap replicates."""
+        p = len(self.theta)
+        num = as_count(num_simulations, "num_simulations", minimum=20 * (2 * p + 1)) // (2 * p + 1)
+        centre = self.scores(self.theta, num)
+        steps = _steps(self.model, self.theta, centre[np.isfinite(centre).all(axis=1)])
+        ends = np.stack(
+            [[self.scores(self.theta + sign * steps[k] * np.eye(p)[k], num) for sign in (-1, 1)] for k in range(p)]
+        )  # parameter, end, simulation, component
+        good = np.isfinite(centre).all(axis=1) & np.isfinite(ends).all(axis=(0, 1, 3))
+        centre, ends, num = centre[good], ends[:, :, good], int(good.sum())
+        slopes = (ends[:, 1] - ends[:, 0]) / (2 * steps[:, None, None])
+        # Replicates are made of simulations drawn again with replacement; those that share noise stay together.
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(1,)))
+        replicates = [
+            _three_estimates(centre[rows], slopes[:, rows] * (1 + _STEP_ERROR * rng.normal()))
+            for rows in rng.integers(num, size=(_NUM_BOOTSTRAP, num))
+        ]
+        plug_in, slope, bound = (
+            FisherMatrix(self.model.names, value, np.stack([r[i] for r in replicates]))
+            for i, value in enumerate(_three_estimates(centre, slopes))
+        )
+        result = Forecast(self.theta, plug_in, slope, _less_noise(bound), num_simulations=num * (2 * p + 1))
+        _warn_if_doubtful(result)
+        return result
+
+    def scores(self, theta: np.ndarray, num: int) -> np.ndarray:
+        """Simulate at ``theta`` with the random numbers of this point; return scores at the point, NaN for failures."""
+        rows = np.tile(theta, (num, 1))
+        block = draw_block(self.simulator, rows, forecast_stream(self.seed), self.engine)
+        good = block.status == OK
+        if np.mean(~good) > _MAX_FAILURES:
+            block.refuse_failures(self.simulator.name, rows)
+        scores = np.full((num, len(theta)), np.nan)
+        scores[good] = self.model.score(self.theta, block.x[good])
+        return scores
 
 
 def _steps(model: ScoreModel, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -278,8 +204,8 @@ def _steps(model: ScoreModel, theta: np.ndarray, scores: np.ndarray) -> np.ndarr
     return steps
 
 
-def _three(centre: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute plug-in, slope and bound from scores at θ (record, j) and their differences (k, record, j)."""
+def _three_estimates(centre: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute plug-in, slope and bound from scores at θ (simulation, j) and their differences (k, simulation, j)."""
     num, p = centre.shape
     plug_in = centre.T @ centre / num
     derivative = slopes.mean(axis=1).T  # D[j, k] = ∂E[ŝ_j] / ∂θ_k
@@ -295,30 +221,45 @@ def _less_noise(bound: FisherMatrix) -> FisherMatrix:
     return FisherMatrix(bound.names, bound.matrix - bias, bound.draws - 2 * bias)
 
 
-def _refuse_outside(model: ScoreModel, theta: np.ndarray) -> None:
-    for row in theta:
-        if not model.inside(row):
-            region = ", ".join(
-                f"{n} in [{a:.6g}, {b:.6g}]" for n, a, b in zip(model.names, model.low, model.high, strict=True)
-            )
-            raise ArgumentError(f"theta0: {row.tolist()} lies outside the training region ({region}).")
-
-
 def _warn_if_doubtful(result: Forecast) -> None:
     """Warn when the data may leave a direction free, or when plug-in and bound disagree beyond their errors."""
-    assert result.plug_in.draws is not None
-    assert result.bound.draws is not None
     for estimate in (result.plug_in, result.bound):
-        if estimate.degenerate_direction() is not None:
-            warnings.warn(
-                f"The Fisher matrix is singular: the data do not constrain {estimate.degenerate_direction()}. "
-                "Errors exist only after .add or .fix.",
-                FisherScoreWarning,
-                stacklevel=4,
+        direction = estimate.degenerate_direction()
+        if direction is not None:
+            _warn(
+                f"The Fisher matrix is singular: the data do not constrain {direction}. Errors exist only after .add "
+                "or .fix."
             )
             return
+    assert result.bound.sigma_error is not None
+    unsure = result.bound.sigma_error / result.bound.sigma
+    if not unsure.max() < _MAX_UNSURE:
+        name = result.names[int(np.argmax(unsure))]
+        _warn(
+            f"The conservative bound is not determined: that of {name!r} has an error of {unsure.max():.0%}. The "
+            "learned score hardly responds to the parameters here, or too few simulations were spent on the forecast."
+        )
+    excess, spread = _excess_of_bound(result)
+    worst = int(np.nanargmax(np.abs(excess) / spread))
+    if not abs(excess[worst]) < 3 * spread[worst] + 0.02:
+        _warn(
+            f"The plug-in forecast and the conservative bound disagree: for {result.names[worst]!r} the bound's error "
+            f"is {excess[worst]:+.0%} (± {spread[worst]:.0%}) from the plug-in's. The learned score is noisy or biased "
+            "here: quote the bound, or train on more simulations."
+        )
+
+
+def _warn(message: str) -> None:
+    """Warn in the name of the line that called the forecast."""
+    warnings.warn(message, FisherScoreWarning, stacklevel=5)
+
+
+def _excess_of_bound(result: Forecast) -> tuple[np.ndarray, np.ndarray]:
+    """Return by how much σ of the bound exceeds that of the plug-in, relatively, and the error of that."""
+    assert result.plug_in.draws is not None
+    assert result.bound.draws is not None
     with np.errstate(invalid="ignore"):
-        claims = np.sqrt(np.diagonal(result.bound.covariance) / np.diagonal(result.plug_in.covariance)) - 1
+        excess = np.sqrt(np.diagonal(result.bound.covariance) / np.diagonal(result.plug_in.covariance)) - 1
         spread = np.std(
             [
                 np.sqrt(np.abs(np.diagonal(np.linalg.inv(b)) / np.diagonal(np.linalg.inv(a))))
@@ -326,38 +267,4 @@ def _warn_if_doubtful(result: Forecast) -> None:
             ],
             axis=0,
         )
-    worst = int(np.nanargmax(np.abs(claims) / spread))
-    assert result.bound.sigma_error is not None
-    unsure = result.bound.sigma_error / result.bound.sigma
-    if not unsure.max() < _MOST_UNSURE:
-        name = result.names[int(np.argmax(unsure))]
-        warnings.warn(
-            f"The conservative bound is not determined: that of {name!r} has an error of {unsure.max():.0%}. The "
-            "learned score hardly responds to the parameters here, or too few simulations were spent on the forecast.",
-            FisherScoreWarning,
-            stacklevel=4,
-        )
-    if not abs(claims[worst]) < 3 * spread[worst] + 0.02:
-        warnings.warn(
-            f"The plug-in forecast and the conservative bound disagree: for {result.names[worst]!r} the bound's error "
-            f"is {claims[worst]:+.0%} (± {spread[worst]:.0%}) from the plug-in's. The learned score is noisy or biased "
-            "here: quote the bound, or train on more simulations.",
-            FisherScoreWarning,
-            stacklevel=4,
-        )
-
-
-def _table(result: Forecast) -> str:
-    """Lay out one row per parameter: σ of the three estimates with errors, and the conditional σ."""
-    degenerate = [f.degenerate_direction() for f in (result.plug_in, result.slope, result.bound)]
-    head = f"Fisher forecast, {result.num_simulations:,} simulations"
-    if any(degenerate):
-        return f"{head}\nsingular: the data do not constrain {next(d for d in degenerate if d)}"
-    rows: list[Sequence[str]] = [("parameter", "value", "σ plug-in", "σ slope", "σ bound", "σ conditional")]
-    estimates = (result.plug_in, result.slope, result.bound)
-    sigmas = [f.sigma for f in estimates]
-    errors = [f.sigma_error for f in estimates]
-    for i, name in enumerate(result.names):
-        cells = [f"{s[i]:.4g}" + ("" if e is None else f" ± {e[i]:.1g}") for s, e in zip(sigmas, errors, strict=True)]
-        rows.append((name, f"{result.theta[i]:.6g}", *cells, f"{result.conditional_sigma[i]:.4g}"))
-    return "\n".join([head, *columns(rows), f"figure of merit {result.figure_of_merit():.5g}"])
+    return excess, spread

@@ -1,16 +1,26 @@
-"""What sampling returns: draws, how they were made, and whether to believe them."""
+"""What sampling returns: draws, how they were made, and whether to believe them.
+
+Saved, a posterior is a folder: ``posterior.json`` holds names, units and how it was made, ``draws.safetensors`` the
+draws and their log-density.
+"""
 
 import contextlib
 import io
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
-from .._support.text import columns
-from ..errors import MissingExtraError
+from .. import plot
+from .._support import fields as read
+from .._support.arguments import as_finite, check_names
+from .._support.folder import as_folder, damaged, read_arrays, read_json, write_folder
+from .._support.text import columns, html_table
+from ..errors import ArgumentError, MissingExtraError
 
 # Beyond these a posterior is flagged.
 LARGEST_R_HAT = 1.05
@@ -19,24 +29,58 @@ LARGEST_OUTSIDE = 0.01
 LARGEST_DIVERGENT = 0.01
 SMALLEST_RARITY = 1e-3
 
+_SCHEMA, _VERSION = "fisherscore-posterior", 1
+_DOCUMENT, _ARRAYS = "posterior.json", "draws.safetensors"
+_READERS: dict[str, read.Reader] = {
+    "names": read.names,
+    "units": read.tuple_of(read.text),
+    "shape": read.tuple_of(read.count),
+    "method": read.text,
+    "correction": read.text,
+    "num_divergent": read.count,
+    "fraction_outside": read.number,
+    "rarity": read.optional(read.number),
+    "seconds": read.dictionary_of(read.number),
+    "problems": read.tuple_of(read.text),
+    "support": read.tuple_of(read.tuple_of(read.optional(read.number))),
+}
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Posterior:
-    """Posterior draws with their diagnostics.
+    """Posterior draws with their log-density and diagnostics; printed, it is a table.
 
-    ``chains`` has shape (chains, draws, p). ``method`` says which sampler ran and ``correction`` what its accept step
-    rests on. ``problems`` lists, in words, every reason not to trust the result; it is empty when there is none.
+    Attributes:
+        names: Parameter names.
+        units: Their units, empty where there are none.
+        chains: Draws, shape (chains, draws, p).
+        log_density: Log prior plus log-likelihood of every draw, shape (chains, draws), up to a constant that is the
+            same for all. For a model without a density the likelihood is the line integral of its score from the best
+            fit.
+        method: The sampler.
+        correction: What its accept step rests on, or the number of temperatures.
+        r_hat: Gelman and Rubin's statistic of each parameter, from split chains.
+        effective_samples: Effective number of independent draws of each parameter.
+        num_divergent: Number of transitions of NUTS that diverged.
+        fraction_outside: Fraction of draws outside the training region.
+        rarity: Fraction of training data farther from their mean than the observation; None where not known.
+        seconds: Time spent, by part of the work.
+        problems: Every reason not to trust the result, in words; empty when there is none.
+        support: Ends of each parameter's prior, None where it has none.
 
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
     >>> posterior = fs.sample(model, [0.5, -0.5], num_samples=200, num_warmup=200)
-    >>> posterior.names, posterior.problems
-    (('theta1', 'theta2'), ())
+    >>> posterior
+    Posterior(theta1, theta2; NUTS, 4 chains of 200 draws)
+    >>> posterior.quantiles([0.16, 0.84]).shape, posterior.problems
+    ((2, 2), ())
     """
 
     names: tuple[str, ...]
     units: tuple[str, ...]
     chains: np.ndarray
+    log_density: np.ndarray
     method: str
     correction: str
     r_hat: np.ndarray
@@ -55,64 +99,222 @@ class Posterior:
 
     @property
     def trusted(self) -> bool:
-        """Whether no problem was found."""
+        """Whether there are no problems."""
         return not self.problems
 
-    def mean(self) -> dict[str, float]:
-        """Posterior means by name."""
-        return dict(zip(self.names, self.samples.mean(axis=0).tolist(), strict=True))
+    @property
+    def mean(self) -> np.ndarray:
+        """Posterior means, shape (p,)."""
+        return self.samples.mean(axis=0)
 
-    def table(self) -> str:
-        """Return means, errors, central 68 % intervals and diagnostics as a table."""
-        rows: list[Sequence[str]] = [("parameter", "mean", "sd", "16 %", "84 %", "R-hat", "ESS")]
-        low, high = np.quantile(self.samples, [0.16, 0.84], axis=0)
-        for i, name in enumerate(self.names):
-            column = self.samples[:, i]
-            numbers = (column.mean(), column.std(), low[i], high[i])
-            diagnostics = (f"{self.r_hat[i]:.3f}", f"{self.effective_samples[i]:.0f}")
-            rows.append((name, *(f"{v:.5g}" for v in numbers), *diagnostics))
-        head = f"{self.method} ({self.correction}), {len(self.samples):,} draws, {self.num_divergent} divergent"
-        verdict = ["no problem found"] if self.trusted else [f"do not trust this: {p}" for p in self.problems]
-        return "\n".join([head, *columns(rows), *verdict])
+    @property
+    def sigma(self) -> np.ndarray:
+        """Posterior standard deviations, shape (p,)."""
+        return self.samples.std(axis=0)
 
-    def __str__(self) -> str:
-        return self.table()
+    def quantiles(self, levels: Any) -> np.ndarray:
+        """Compute quantiles of every parameter.
+
+        Args:
+            levels: Numbers from 0 to 1.
+
+        Returns:
+            The quantiles, shape (levels, p); shape (p,) for a single number.
+        """
+        wanted = as_finite(levels, "levels")
+        if wanted.ndim > 1 or (wanted < 0).any() or (wanted > 1).any():
+            raise ArgumentError(f"levels: expected one or more numbers from 0 to 1, got {levels!r}.")
+        return np.quantile(self.samples, wanted, axis=0)
+
+    def derive(
+        self, functions: Mapping[str, Callable[[dict[str, np.ndarray]], Any]], *, units: Mapping[str, str] | None = None
+    ) -> "Posterior":
+        """Add parameters that are functions of those sampled.
+
+        Args:
+            functions: By name of the new parameter, a function of a dictionary that holds an array with all draws of
+                every parameter, shape (n,); it returns an array of the same shape.
+            units: Units of new parameters by name.
+
+        Returns:
+            A posterior with the new parameters after the old ones. Its log-density is still that of the parameters
+            sampled.
+
+        >>> import fisherscore as fs
+        >>> model = fs.problems.linear_gaussian().exact_model()
+        >>> posterior = fs.sample(model, [0.5, -0.5], num_samples=200, num_warmup=200)
+        >>> posterior.derive({"sum": lambda p: p["theta1"] + p["theta2"]}).names
+        ('theta1', 'theta2', 'sum')
+        """
+        new_units = dict(units or {})
+        check_names(new_units, tuple(functions), "units")
+        by_name = dict(zip(self.names, self.samples.T, strict=True))
+        new = [self._derived(name, function, by_name) for name, function in functions.items()]
+        chains = np.concatenate([self.chains, *(column[..., None] for column in new)], axis=-1)
+        r_hat, effective_samples = convergence(chains)
+        return replace(
+            self,
+            names=(*self.names, *functions),
+            units=(*self.units, *(new_units.get(name, "") for name in functions)),
+            chains=chains,
+            r_hat=r_hat,
+            effective_samples=effective_samples,
+            support=(*self.support, *((None, None) for _ in functions)),
+        )
+
+    def _derived(
+        self, name: str, function: Callable[[dict[str, np.ndarray]], Any], by_name: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        argument = f"functions[{name!r}]"
+        if name in self.names:
+            raise ArgumentError(f"{argument}: there is a parameter of that name already. Choose another.")
+        if not callable(function):
+            raise ArgumentError(f"{argument}: expected a function of a dictionary of draws, got {function!r}.")
+        values = as_finite(function(dict(by_name)), argument)
+        if values.shape != (len(self.samples),):
+            raise ArgumentError(
+                f"{argument}: expected one number per draw, shape ({len(self.samples)},), got {values.shape}."
+            )
+        return values.reshape(self.chains.shape[:2])
+
+    def plot(self, *, truth: Any = None) -> np.ndarray:
+        """Draw the posterior as a GetDist triangle plot.
+
+        Args:
+            truth: Parameters to mark, shape (p,), or a mapping by name.
+
+        Returns:
+            The Matplotlib axes of the triangle, shape (p, p).
+        """
+        return plot.triangle(self, truth=truth)
+
+    def save(self, path: str | Path) -> None:
+        """Write the posterior to a folder of JSON and safetensors, replacing a posterior that is there.
+
+        Args:
+            path: The folder.
+        """
+        document = {
+            "schema": _SCHEMA,
+            "version": _VERSION,
+            "names": list(self.names),
+            "units": list(self.units),
+            "shape": list(self.chains.shape),
+            "method": self.method,
+            "correction": self.correction,
+            "num_divergent": self.num_divergent,
+            "fraction_outside": self.fraction_outside,
+            "rarity": self.rarity,
+            "seconds": self.seconds,
+            "problems": list(self.problems),
+            "support": [list(ends) for ends in self.support],
+        }
+        arrays = {"chains": self.chains, "log_density": self.log_density}
+        write_folder(path, {_DOCUMENT: document}, {_ARRAYS: arrays})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Posterior":
+        """Read a posterior that :meth:`save` wrote; everything in the folder is checked.
+
+        Args:
+            path: The folder.
+
+        Returns:
+            The posterior, equal to the last bit.
+        """
+        folder = as_folder(path)
+        document = read_json(folder / _DOCUMENT, _SCHEMA, _VERSION)
+        fields = read.read_fields(document, _READERS, folder / _DOCUMENT)
+        shape, support = fields.pop("shape"), fields["support"]
+        lengths = {len(fields["names"]), len(fields["units"]), len(support), *shape[2:]}
+        if len(shape) != 3 or not all(shape) or len(lengths) != 1 or any(len(ends) != 2 for ends in support):
+            raise damaged(folder / _DOCUMENT, "names, units, support and shape do not fit together")
+        expected = {"chains": (shape, np.float64), "log_density": (shape[:2], np.float64)}
+        arrays = read_arrays(folder / _ARRAYS, expected)
+        r_hat, effective_samples = convergence(arrays["chains"])
+        return cls(**fields, **dict[str, Any](arrays), r_hat=r_hat, effective_samples=effective_samples)
 
     def to_arviz(self) -> Any:
-        """Return the draws as an ArviZ data set."""
+        """Return the draws as an ArviZ data set, their log-density as ``lp`` among the sample statistics."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)  # versions before 1 announce version 1 on import
                 import arviz
         except ImportError:
             raise MissingExtraError('to_arviz needs ArviZ: pip install "fisherscore[inference]"') from None
-        return (
-            arviz.from_dict({"posterior": self._by_name()}) if _new_arviz(arviz) else arviz.from_dict(self._by_name())
-        )
+        groups = {
+            "posterior": {name: self.chains[..., i] for i, name in enumerate(self.names)},
+            "sample_stats": {"lp": self.log_density},
+        }
+        # ArviZ 1 takes a mapping of groups, earlier versions one argument a group.
+        first_version = int(arviz.__version__.split(".")[0])
+        return arviz.from_dict(groups) if first_version >= 1 else arviz.from_dict(**groups)
 
     def to_getdist(self, *, label: str | None = None) -> Any:
-        """Return the draws as GetDist samples, with names, units and the prior's support as hard limits."""
+        """Return the draws as GetDist samples, with names, units and the prior's support as hard limits.
+
+        Args:
+            label: What GetDist calls the samples in legends.
+
+        Returns:
+            An ``MCSamples``. Parameters keep their names, except that what GetDist does not allow in a name (white
+            space, ``*`` and ``?``) becomes an underscore.
+        """
         try:
             from getdist import MCSamples
         except ImportError:
             raise MissingExtraError('to_getdist needs GetDist: pip install "fisherscore[inference]"') from None
+        names = _getdist_names(self.names)
         with contextlib.redirect_stdout(io.StringIO()):  # it prints what it removed, which is nothing
             return MCSamples(
                 samples=list(self.chains),
-                names=[f"p{i}" for i in range(len(self.names))],  # GetDist names may hold no spaces; labels may
+                loglikes=[-chain for chain in self.log_density],  # GetDist keeps minus the log-density
+                names=names,
                 labels=[_latex(n, u) for n, u in zip(self.names, self.units, strict=True)],
-                ranges={f"p{i}": list(ends) for i, ends in enumerate(self.support)},
+                ranges={name: list(ends) for name, ends in zip(names, self.support, strict=True)},
                 label=label,
                 settings={"ignore_rows": 0},
             )
 
-    def _by_name(self) -> dict[str, np.ndarray]:
-        return {n: self.chains[..., i] for i, n in enumerate(self.names)}
+    def __str__(self) -> str:
+        rows: list[Sequence[str]] = [("parameter", "mean", "sd", "16 %", "84 %", "R-hat", "ESS")]
+        low, high = self.quantiles([0.16, 0.84])
+        for i, name in enumerate(self.names):
+            numbers = (self.mean[i], self.sigma[i], low[i], high[i])
+            diagnostics = (f"{self.r_hat[i]:.3f}", f"{self.effective_samples[i]:.0f}")
+            rows.append((name, *(f"{v:.5g}" for v in numbers), *diagnostics))
+        head = f"{self.method} ({self.correction}), {len(self.samples):,} draws, {self.num_divergent} divergent"
+        return "\n".join([head, *columns(rows), *self._verdict()])
+
+    def __repr__(self) -> str:
+        num_chains, num_draws, _ = self.chains.shape
+        return f"Posterior({', '.join(self.names)}; {self.method}, {num_chains} chains of {num_draws:,} draws)"
+
+    def _repr_html_(self) -> str:
+        values = zip(self.names, self.mean, self.sigma, self.units, strict=True)
+        rows = [(name, f"{mean:.5g} ± {sigma:.2g} {unit}".strip()) for name, mean, sigma, unit in values]
+        verdict = [("problems", text) for text in self._verdict()]
+        return html_table(f"Posterior, {self.method}, {len(self.samples):,} draws", [*rows, *verdict])
+
+    def _verdict(self) -> list[str]:
+        return ["no problem found"] if self.trusted else [f"do not trust this: {p}" for p in self.problems]
 
 
-def _new_arviz(arviz: Any) -> bool:
-    """ArviZ 1 takes a mapping of groups, earlier ones the posterior itself."""
-    return int(arviz.__version__.split(".")[0]) >= 1
+def convergence(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return R-hat and the effective number of draws of each parameter, from chains of shape (chains, draws, p)."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # a parameter that never moves has neither
+        return np.atleast_1d(split_gelman_rubin(chains)), np.atleast_1d(effective_sample_size(chains))
+
+
+def _getdist_names(names: Sequence[str]) -> list[str]:
+    """Make names that GetDist allows, all different."""
+    allowed: list[str] = []
+    for name in names:
+        plain = "".join("_" if c.isspace() or c in "*?" else c for c in name)
+        while plain in allowed:
+            plain += "_"
+        allowed.append(plain)
+    return allowed
 
 
 def _latex(name: str, unit: str) -> str:

@@ -1,39 +1,40 @@
-"""The posterior as samplers see it: an unnormalised log-density over unconstrained coordinates.
+"""The posterior as samplers see it: an unnormalised log-density over unconstrained coordinates u.
 
-Priors are NumPyro distributions by name; each parameter is carried to the real line by its prior's own support. For a
-model with a density the likelihood is its log-likelihood. A plain vector field has none; there the likelihood relative
-to an anchor θ_a is the line integral of the score,
+Each parameter is carried to the real line by the support of its own prior. For a model with a density the likelihood is
+its log-likelihood. A plain vector field has none; there the likelihood relative to an anchor θ_a is the line integral
+of the score,
 
     ℓ(θ) − ℓ(θ_a) = ∫₀¹ ŝ(θ_a + v (θ − θ_a)) · (θ − θ_a) dv,
 
 by Gauss-Legendre quadrature, while the gradient is ŝ itself.
+
+Samplers work in lanes: one lane is one chain for one observation, so that the chains of one posterior and the
+posteriors of many observations are the same batch.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Array, Float
 from numpyro.distributions.transforms import biject_to
 
-from .._support.arguments import check_names
-from ..errors import ArgumentError
+from .._support.quadrature import gauss_legendre
 from ..score.model import ScoreModel
+from .estimate import maximum_likelihood
 
 # Stands for the logarithm of zero. Finite, so that a tempered likelihood 0 · ℓ is 0, and small enough that the square
 # of a gradient this steep does not overflow in single precision, which would let a sampler accept anything.
 NOTHING = -1e10
-_GAUSS = np.polynomial.legendre.leggauss(6)
-_NODES = np.append((1 + _GAUSS[0]) / 2, 1.0).astype(np.float32)
-_WEIGHTS = (_GAUSS[1] / 2).astype(np.float32)
+_NODES, _WEIGHTS = gauss_legendre(6)
+# The nodes of the line integral and, last, its end.
+_POINTS = np.append(_NODES, np.float32(1.0))
 
 
 class Target(eqx.Module):
-    """Prior and likelihood of a model over unconstrained coordinates u."""
+    """Prior and likelihood of a model; ``prior`` holds one NumPyro distribution a parameter."""
 
     model: ScoreModel
     prior: tuple[Any, ...]
@@ -71,12 +72,53 @@ class Target(eqx.Module):
 
     def log_likelihood(self, u: Float[Array, " params"], x: Any, anchor: Any) -> Float[Array, ""]:
         """Give the log-likelihood of u up to a constant; never NaN or infinite."""
-        theta = self.constrain(u)
+        return _bounded(self._log_likelihood_at(self.constrain(u), x, anchor))
+
+    def log_density(self, theta: Float[Array, " params"], x: Any, anchor: Any) -> Float[Array, ""]:
+        """Give log prior plus log-likelihood of θ up to a constant, as a density over θ; never NaN or infinite."""
+        log_prior = sum((law.log_prob(theta[i]) for i, law in enumerate(self.prior)), jnp.zeros(()))
+        return _bounded(log_prior + self._log_likelihood_at(theta, x, anchor))
+
+    def _log_likelihood_at(self, theta: Array, x: Any, anchor: Any) -> Array:
         if self.model.has_density:
-            value = self.model.log_likelihood_one(theta, x)
-        else:
-            value = _line_integral(self.model, theta, x, anchor)
-        return _bounded(value)
+            return self.model.log_likelihood_one(theta, x)
+        return _line_integral(self.model, theta, x, anchor)
+
+
+class Lanes(eqx.Module):
+    """Observations to be sampled side by side: row i of ``x`` is the data of lane i, ``anchors[i]`` its anchor."""
+
+    target: Target
+    x: Any
+    anchors: Float[Array, "lanes params"]
+
+    @classmethod
+    def of(cls, target: Target, x: Any) -> "Lanes":
+        """Make one lane for each row of ``x``; anchors are best fits, and not needed by models with a density."""
+        data = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), x)
+        num_lanes = len(jax.tree.leaves(data)[0])
+        if target.model.has_density:
+            return cls(target, data, jnp.zeros((num_lanes, len(target.prior))))
+        best = maximum_likelihood(target.model, jax.tree.map(np.asarray, data))
+        return cls(target, data, jnp.asarray(best.theta, jnp.float32))
+
+    @classmethod
+    def repeated(cls, target: Target, x: Any, num_lanes: int) -> "Lanes":
+        """Make lanes that all hold the same observation."""
+        return cls.of(target, jax.tree.map(lambda a: np.broadcast_to(a, (num_lanes, *np.shape(a))), x))
+
+    @property
+    def num_lanes(self) -> int:
+        """Number of lanes."""
+        return len(self.anchors)
+
+    def row(self, lane: int) -> tuple[Any, Array]:
+        """Return data and anchor of one lane."""
+        return jax.tree.map(lambda a: a[lane], self.x), self.anchors[lane]
+
+    def energy(self, u: Array, x: Any, anchor: Array) -> Array:
+        """Give minus the log posterior density of u, up to a constant."""
+        return -(self.target.log_prior(u) + self.target.log_likelihood(u, x, anchor))
 
 
 def _bounded(value: Array) -> Array:
@@ -86,29 +128,8 @@ def _bounded(value: Array) -> Array:
 def _line_integral(model: ScoreModel, theta: Array, x: Any, anchor: Array) -> Array:
     here = jax.lax.stop_gradient(theta)
     # The nodes and, last, the point itself in one call: many small evaluations cost more than one larger.
-    points = anchor + _NODES[:, None] * (here - anchor)
+    points = anchor + _POINTS[:, None] * (here - anchor)
     scores = jax.vmap(model.score_one, (0, None))(points, x)
     integral = jnp.asarray(_WEIGHTS) @ (scores[:-1] @ (here - anchor))
     # The value of the integral with the gradient ŝ(θ): the bracket is zero but for its derivative.
     return integral + scores[-1] @ (theta - here)
-
-
-def target(model: ScoreModel, prior: Mapping[str, Any] | None) -> Target:
-    """Put a model under a prior by name; parameters not named are uniform over the training region."""
-    laws: dict[str, Any] = {
-        n: dist.Uniform(float(a), float(b)) for n, a, b in zip(model.names, model.low, model.high, strict=True)
-    }
-    if prior is not None:
-        if not isinstance(prior, Mapping):
-            raise ArgumentError(
-                f"prior: expected a mapping from parameter name to a NumPyro distribution, got {type(prior).__name__}."
-            )
-        check_names(prior, model.names, "prior")
-        for name, law in prior.items():
-            usable = isinstance(law, dist.Distribution) and not isinstance(law, dist.Delta | dist.ImproperUniform)
-            if not usable or law.is_discrete or law.batch_shape or law.event_shape:
-                raise ArgumentError(
-                    f"prior[{name!r}]: expected a proper scalar continuous NumPyro distribution, got {law!r}."
-                )
-        laws |= prior
-    return Target(model, tuple(laws[n] for n in model.names))

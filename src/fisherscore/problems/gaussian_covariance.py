@@ -37,6 +37,9 @@ def _fisher(theta: Any) -> Any:
 def gaussian_covariance() -> Problem:
     """Make the problem over θ₁ (log amplitude) in [−1, 1] and θ₂ (correlation) in [0.2, 1.2].
 
+    Returns:
+        The problem: two parameters and six data; all information is in the covariance.
+
     >>> import fisherscore as fs
     >>> fs.problems.gaussian_covariance().simulator.draw([0.0, 0.5]).shape
     (6,)

@@ -23,6 +23,14 @@ def linear_gaussian(
 ) -> Problem:
     """Make the linear Gaussian problem, by default with the paper's Σ_n, Σ_θ* and box.
 
+    Args:
+        covariance: Σ_n, the covariance of x given θ, shape (p, p).
+        latent_covariance: Σ_θ*, the covariance of z given θ, smaller than Σ_n.
+        proposal: Parameters and training region; by default [−3, 3] for each.
+
+    Returns:
+        The problem, which is decomposable.
+
     >>> import fisherscore as fs
     >>> fs.problems.linear_gaussian().fisher([0.0, 0.0]).round(3).tolist()
     [[1.333, -0.667], [-0.667, 1.333]]

@@ -22,6 +22,9 @@ def _rates(theta: Any) -> Any:
 def poisson_counts() -> Problem:
     """Make the Poisson problem over θ₁ in [0.5, 2], θ₂ in [−1, 1].
 
+    Returns:
+        The problem: two parameters and eight counts.
+
     >>> import fisherscore as fs
     >>> fs.problems.poisson_counts().simulator.draw([1.0, 0.0]).shape
     (8,)

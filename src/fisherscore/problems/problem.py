@@ -17,11 +17,25 @@ from ..simulation.proposal import Proposal
 from ..simulation.simulator import Simulator, from_jax
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
-    """A simulator whose answers are known. ``log_likelihood_one`` and ``fisher_one`` are JAX functions of one θ.
+    """A simulator whose answers are known.
 
-    ``latent`` and ``simulator_from_latent`` exist for decomposable problems: x given θ split into θ → z → x.
+    Attributes:
+        name: What it is called.
+        proposal: Parameters and training region.
+        draw_one: A JAX function of (key, theta) that draws one observation.
+        x_shape: Shape of one observation.
+        log_likelihood_one: A JAX function of one (theta, x): log p(x | θ) up to a term in x alone; or None.
+        score_one: A JAX function of one (theta, x): the score; None where it is the gradient of the log-likelihood.
+        fisher_one: A JAX function of one theta: the Fisher matrix; None where it is not known.
+        latent: For decomposable problems, where x given θ is split into θ → z → x, the model of z given θ.
+        draw_one_from_latent: For decomposable problems, a JAX function of (key, z) that draws one observation.
+        batch_size: Largest number of rows evaluated side by side.
+
+    >>> import fisherscore as fs
+    >>> fs.problems.poisson_counts()
+    Problem(poisson-counts: theta1, theta2; data of shape (8,))
     """
 
     name: str
@@ -34,6 +48,9 @@ class Problem:
     latent: Latent | None = None
     draw_one_from_latent: Callable[..., Any] | None = None
     batch_size: int = 256
+
+    def __repr__(self) -> str:
+        return f"Problem({self.name}: {', '.join(self.proposal.names)}; data of shape {self.x_shape})"
 
     @property
     def simulator(self) -> Simulator:
@@ -48,7 +65,11 @@ class Problem:
         return from_jax(self.draw_one_from_latent, name=f"{self.name} from its latent", batch_size=self.batch_size)
 
     def exact_model(self) -> FunctionScore:
-        """Return the exact score as a model, to be used wherever a fitted one is."""
+        """Return the exact score as a model, to be used wherever a fitted one is.
+
+        Returns:
+            The model.
+        """
         return FunctionScore(
             self.proposal,
             self.x_shape,
@@ -59,15 +80,38 @@ class Problem:
         )
 
     def score(self, theta: Any, x: Any) -> Any:
-        """Compute the exact score, broadcasting like a model."""
+        """Compute the exact score.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+            x: Data, shape (..., one observation). The leading axes of both broadcast.
+
+        Returns:
+            Scores, one number per parameter along the last axis.
+        """
         return self.exact_model().score(theta, x)
 
     def log_likelihood(self, theta: Any, x: Any) -> Any:
-        """Compute the exact log-likelihood up to a term in x alone."""
+        """Compute the exact log-likelihood up to a term in x alone.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+            x: Data, shape (..., one observation).
+
+        Returns:
+            Log-likelihoods, shape (...).
+        """
         return self.exact_model().log_likelihood(theta, x)
 
     def fisher(self, theta: Any) -> np.ndarray:
-        """Compute the exact Fisher matrix, shape (..., p, p)."""
+        """Compute the exact Fisher matrix.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+
+        Returns:
+            The matrices, shape (..., p, p).
+        """
         if self.fisher_one is None:
             raise ArgumentError(f"The Fisher matrix of the problem {self.name!r} is not known.")
         theta = as_theta(theta, self.proposal.names)

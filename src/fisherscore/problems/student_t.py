@@ -19,6 +19,9 @@ _SLOPES = np.linspace(-1, 1, 10).astype(np.float32)
 def student_t() -> Problem:
     """Make the Student-t problem.
 
+    Returns:
+        The problem: two parameters and ten data with heavy tails.
+
     >>> import fisherscore as fs
     >>> fs.problems.student_t().simulator.draw([0.5, -0.5]).shape
     (10,)

@@ -12,6 +12,9 @@ from .problem import Problem
 def ten_parameters() -> Problem:
     """Make the problem over θ in [−1, 1]¹⁰.
 
+    Returns:
+        The problem: ten parameters and thirty data.
+
     >>> import fisherscore as fs
     >>> fs.problems.ten_parameters().simulator.draw([0.0] * 10).shape
     (30,)

@@ -40,6 +40,9 @@ def _log_likelihood(theta: Any, x: Any) -> Any:
 def two_moons() -> Problem:
     """Make the two moons problem over the box [−1, 1]².
 
+    Returns:
+        The problem: two parameters and two data; its Fisher matrix does not exist.
+
     >>> import fisherscore as fs
     >>> problem = fs.problems.two_moons()
     >>> problem.simulator.draw([0.2, -0.4]).shape
@@ -57,6 +60,14 @@ def two_moons() -> Problem:
 def two_moons_posterior(x_obs: Any, num_samples: int, *, seed: int = 0) -> np.ndarray:
     """Draw from the exact posterior under the uniform prior: each offset belongs to one θ on either side.
 
+    Args:
+        x_obs: The observation, shape (2,).
+        num_samples: Number of draws.
+        seed: Seed of the draws.
+
+    Returns:
+        The draws, shape (num_samples, 2).
+
     >>> from fisherscore.problems.two_moons import two_moons_posterior
     >>> two_moons_posterior([0.0, 0.0], 100).shape
     (100, 2)
@@ -64,12 +75,12 @@ def two_moons_posterior(x_obs: Any, num_samples: int, *, seed: int = 0) -> np.nd
     x = as_data(x_obs, (2,), "x_obs")
     num = as_count(num_samples, "num_samples")
     rng = np.random.default_rng(as_seed(seed))
-    found = np.empty((0, 2))
-    while len(found) < num:
+    draws = np.empty((0, 2))
+    while len(draws) < num:
         angle, radius = rng.uniform(-np.pi / 2, np.pi / 2, 4 * num), rng.normal(_RADIUS, _WIDTH, 4 * num)
         across = x[0] - radius * np.cos(angle) - _SHIFT
         along = np.sqrt(2) * (x[1] - radius * np.sin(angle))
         total = np.sqrt(2) * np.abs(across) * rng.choice([-1, 1], len(across))
         theta = np.stack([total - along, total + along], axis=1) / 2
-        found = np.concatenate([found, theta[(across <= 0) & (np.abs(theta) <= 1).all(axis=1)]])
-    return found[:num]
+        draws = np.concatenate([draws, theta[(across <= 0) & (np.abs(theta) <= 1).all(axis=1)]])
+    return draws[:num]

@@ -30,6 +30,9 @@ def _log_likelihood(theta: Any, x: Any) -> Any:
 def two_signs() -> Problem:
     """Make the problem over θ in [−2, 2]².
 
+    Returns:
+        The problem: two parameters and six data; θ and −θ cannot be told apart.
+
     >>> import fisherscore as fs
     >>> fs.problems.two_signs().simulator.draw([1.0, -1.0]).shape
     (6,)

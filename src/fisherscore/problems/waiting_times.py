@@ -20,6 +20,9 @@ _DESIGN = np.stack([np.ones(8), np.sin(_K), np.cos(_K)], axis=1).astype(np.float
 def waiting_times() -> Problem:
     """Make the problem over θ in [−1, 1]³.
 
+    Returns:
+        The problem: three parameters and eight data.
+
     >>> import fisherscore as fs
     >>> fs.problems.waiting_times().simulator.draw([0.0, 0.0, 0.0]).shape
     (8,)

@@ -23,6 +23,11 @@ from .model import ScoreModel
 class CombinedScore(ScoreModel):
     """Independent probes: data are a tuple with one entry per model; parameters are matched by name.
 
+    Its training region is where those of all models overlap.
+
+    Args:
+        models: The models of the probes.
+
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
     >>> isinstance(fs.combine(model, model), fs.CombinedScore)
@@ -62,7 +67,7 @@ class CombinedScore(ScoreModel):
 
     @property
     def rows_at_once(self) -> int:
-        """As many as the part that takes most memory."""
+        """How many rows may be evaluated side by side: the fewest of any part."""
         return min(m.rows_at_once for m in self.models)
 
     @property
@@ -71,7 +76,15 @@ class CombinedScore(ScoreModel):
         return all(m.knows_fisher for m in self.models)
 
     def check_data(self, x: Any, argument: str = "x") -> Any:
-        """Return one checked entry per model."""
+        """Return one checked entry per model.
+
+        Args:
+            x: A tuple with the data of each model.
+            argument: What errors call it.
+
+        Returns:
+            A tuple of arrays.
+        """
         if not isinstance(x, tuple | list) or len(x) != len(self.models):
             raise ArgumentError(
                 f"{argument}: expected a tuple of {len(self.models)} entries, one per combined model, got "
@@ -80,14 +93,29 @@ class CombinedScore(ScoreModel):
         return tuple(m.check_data(v, f"{argument}[{i}]") for i, (m, v) in enumerate(zip(self.models, x, strict=True)))
 
     def data_batch_shape(self, x: Any) -> tuple[int, ...]:
-        """Return the leading axes, which all entries must share."""
+        """Return the leading axes, which all entries must share.
+
+        Args:
+            x: Data as :meth:`check_data` returns them.
+
+        Returns:
+            The shape without that of one observation.
+        """
         shapes = [m.data_batch_shape(v) for m, v in zip(self.models, x, strict=True)]
         if len(set(shapes)) > 1:
             raise ArgumentError(f"x: expected the same leading axes in every entry, got {shapes}.")
         return shapes[0]
 
     def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
-        """Add the scores of the parts, each in its own parameters."""
+        """Add the scores of the parts, each in its own parameters.
+
+        Args:
+            theta: Parameters of all models.
+            x: A tuple with one observation per model.
+
+        Returns:
+            The sum, shape (p,).
+        """
         total = jnp.zeros(len(self.names))
         for model, data in zip(self.models, x, strict=True):
             own = self._places(model)
@@ -95,12 +123,27 @@ class CombinedScore(ScoreModel):
         return total
 
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
-        """Add the log-likelihoods of the parts."""
+        """Add the log-likelihoods of the parts.
+
+        Args:
+            theta: Parameters of all models.
+            x: A tuple with one observation per model.
+
+        Returns:
+            The sum, a scalar.
+        """
         parts = zip(self.models, x, strict=True)
         return sum((m.log_likelihood_one(theta[self._places(m)], v) for m, v in parts), jnp.zeros(()))
 
     def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
-        """Add the Fisher matrices of the parts."""
+        """Add the Fisher matrices of the parts.
+
+        Args:
+            theta: Parameters of all models.
+
+        Returns:
+            The sum, zero where no model knows a pair of parameters.
+        """
         total = jnp.zeros((len(self.names),) * 2)
         for model in self.models:
             own = self._places(model)
@@ -108,7 +151,14 @@ class CombinedScore(ScoreModel):
         return total
 
     def rarity(self, x: Any) -> np.ndarray | None:
-        """Return the rarity of the strangest part."""
+        """Return the rarity of the rarest part.
+
+        Args:
+            x: A tuple with the data of each model.
+
+        Returns:
+            Fractions of training data farther from their mean, shape (...); None where no model knows.
+        """
         parts = [m.rarity(v) for m, v in zip(self.models, self.check_data(x), strict=True)]
         known = [r for r in parts if r is not None]
         return np.min(known, axis=0) if known else None
@@ -142,7 +192,7 @@ class IndependentDraws(ScoreModel):
 
     @property
     def rows_at_once(self) -> int:
-        """So many that all their draws fit."""
+        """How many rows may be evaluated side by side, each with all its draws."""
         return max(1, self.model.rows_at_once // self.num_draws)
 
     @property
@@ -163,7 +213,7 @@ class IndependentDraws(ScoreModel):
         return self.num_draws * self.model.fisher_one(theta)
 
     def rarity(self, x: Any) -> np.ndarray | None:
-        """Return the chance of as many strange draws as there are, a strange one being among the rarest hundredth."""
+        """Return the chance of at least this number of rare draws, rare being one in a hundred of training data."""
         each = self.model.rarity(x)
         if each is None:
             return None
@@ -172,6 +222,12 @@ class IndependentDraws(ScoreModel):
 
 def combine(*models: ScoreModel) -> CombinedScore:
     """Add independent probes into one model; parameters of the same name are the same parameter.
+
+    Args:
+        models: One or more score models, whose data are independent given the parameters.
+
+    Returns:
+        A model whose data are a tuple with one entry per model.
 
     >>> import fisherscore as fs, jax.numpy as jnp
     >>> a = fs.FunctionScore(

@@ -1,4 +1,4 @@
-"""A fitted score network in the user's units, and how it is saved: JSON and safetensors, never unpickled.
+"""A fitted score in the user's units, and how it is saved: JSON and safetensors, never unpickled.
 
 ``model.json`` holds the architecture (a name from a closed list), sizes, parameter names and units;
 ``weights.safetensors`` the weights, the standardisation and the training region; ``provenance.json`` versions, seeds,
@@ -14,23 +14,36 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._support.folder import read_arrays, read_json, write_folder
-from ..errors import ArgumentError, ModelFolderError
-from ..potentials.networks import ARCHITECTURES, ConservativeNetwork, Network, architecture_name, build_network
+from .._support.folder import as_folder, read_arrays, read_json, write_folder
+from .._support.text import html_table
+from ..errors import ModelFolderError
+from ..potentials.base import ARCHITECTURES, Potential, ScoreFunction, build, describe
 from .model import Provenance, ScoreModel
 from .standardize import Standardizer
-from .training_summary import Reference
+from .training_summary import TrainingSummary
 
 _SCHEMA = "fisherscore-model"
 _VERSION = 1
 # Bounds on what a folder may ask to be built, far above any real model.
-_MOST_WEIGHTS = 500_000_000
+_MAX_WEIGHTS = 500_000_000
 _STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_scale")
-_REFERENCE = ("fisher_coefficients", "whitening", "distances")
+# In files the arrays of the training summary are called "reference.*", as in the first version.
+_SUMMARY = ("fisher_coefficients", "whitening", "distances")
 
 
 class FittedScore(ScoreModel):
-    """A score network with its standardisation, as :func:`fisherscore.fit` returns it.
+    """A fitted score with its standardisation, as :func:`fisherscore.fit` returns it.
+
+    Attributes:
+        function: The score in standardised units.
+        standardizer: The maps between the user's units and the standardised ones.
+        training_summary: What the model remembers of its training simulations.
+        low: Lower ends of the training region, shape (p,).
+        high: Upper ends of the training region, shape (p,).
+        names: Parameter names.
+        units: Their units, empty where there are none.
+        x_shape: Shape of one observation.
+        provenance: Facts about the fit: versions, seeds, the hash of the data, the loss curve.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -40,9 +53,9 @@ class FittedScore(ScoreModel):
     (True, ('theta1', 'theta2'), True)
     """
 
-    network: Network
+    function: ScoreFunction
     standardizer: Standardizer
-    reference: Reference
+    training_summary: TrainingSummary
     low: np.ndarray
     high: np.ndarray
     names: tuple[str, ...] = eqx.field(static=True)
@@ -51,12 +64,19 @@ class FittedScore(ScoreModel):
     provenance: Provenance = eqx.field(static=True)
 
     def __str__(self) -> str:
-        error, weights = self.estimated_error, self.weights
-        region = ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in zip(self.names, self.low, self.high, strict=True))
+        region = ", ".join(f"{name} in {interval}" for name, interval in self._region())
         lines = [f"score of {region}, given data of shape {self.x_shape}"]
-        lines += [] if error is None else [f"  estimated error {error:.2g} (0 is perfect, 1 is predicting zero)"]
-        lines += ["  made of " + ", ".join(f"{k} {w:.2f}" for k, w in weights.items() if w)] if weights else []
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {name} {value}" for name, value in self._quality())])
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), [*self._region(), *self._quality()])
+
+    def _quality(self) -> list[tuple[str, str]]:
+        """Write down what the fit says of itself: its own error, and what it is made of."""
+        error, weights = self.estimated_error, self.weights
+        rows = [] if error is None else [("estimated error", f"{error:.2g} (0 is perfect, 1 is predicting zero)")]
+        members = ", ".join(f"{name} {weight:.2f}" for name, weight in weights.items() if weight)
+        return [*rows, ("made of", members)] if weights else rows
 
     @property
     def estimated_error(self) -> float | None:
@@ -70,17 +90,33 @@ class FittedScore(ScoreModel):
 
     @property
     def has_density(self) -> bool:
-        """Whether the network is conservative."""
-        return isinstance(self.network, ConservativeNetwork)
+        """Whether the score is the gradient of a potential."""
+        return isinstance(self.function, Potential)
 
     def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
-        """Give the network's score in the user's units."""
-        return self.standardizer.score(self.network(*self.standardizer.inputs(theta, x)))
+        """Give the score of one observation in the user's units.
+
+        Args:
+            theta: Parameters in the order of ``names``.
+            x: The observation.
+
+        Returns:
+            The score, one number per parameter.
+        """
+        return self.standardizer.score(self.function(*self.standardizer.inputs(theta, x)))
 
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
-        """Give the network's potential as a log-likelihood."""
-        assert isinstance(self.network, ConservativeNetwork)
-        return self.standardizer.log_likelihood(self.network.potential(*self.standardizer.inputs(theta, x)))
+        """Give the potential as a log-likelihood.
+
+        Args:
+            theta: Parameters in the order of ``names``.
+            x: The observation.
+
+        Returns:
+            The log-likelihood up to a term in x alone.
+        """
+        assert isinstance(self.function, Potential)
+        return self.standardizer.log_likelihood(self.function.potential(*self.standardizer.inputs(theta, x)))
 
     @property
     def knows_fisher(self) -> bool:
@@ -88,45 +124,71 @@ class FittedScore(ScoreModel):
         return True
 
     def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
-        """Give the Fisher matrix of the training simulations, smoothed over θ."""
+        """Give the Fisher matrix of the training simulations, smoothed over θ.
+
+        Args:
+            theta: Parameters in the order of ``names``.
+
+        Returns:
+            The Fisher matrix in the user's units.
+        """
         unit = (theta - self.standardizer.theta_centre) / self.standardizer.theta_scale
         scale = self.standardizer.score(jnp.ones(len(self.names)))
-        return scale[:, None] * self.reference.fisher(unit) * scale
+        return scale[:, None] * self.training_summary.fisher(unit) * scale
 
     def rarity(self, x: Any) -> np.ndarray:
-        """Return the fraction of training data farther from their mean than each x."""
+        """Return the fraction of training data farther from their mean than each x; 0 is beyond all.
+
+        Args:
+            x: One observation, or many along leading axes.
+
+        Returns:
+            The fractions, shape (...).
+        """
         x = self.check_data(x)
         batch = self.data_batch_shape(x)
         rows = x.reshape(-1, *self.x_shape)
-        return self.reference.rarity((rows - self.standardizer.x_centre) / self.standardizer.x_scale).reshape(batch)
+        standardised = (rows - self.standardizer.x_centre) / self.standardizer.x_scale
+        return self.training_summary.rarity(standardised).reshape(batch)
 
-    def save(self, path: Any) -> None:
-        """Write the model to a folder of JSON and safetensors; :func:`fisherscore.load` reads it."""
+    def save(self, path: str | Path) -> None:
+        """Write the model to a folder of JSON and safetensors, replacing a model that is there.
+
+        Args:
+            path: The folder; :func:`fisherscore.load` reads it.
+        """
         _save(self, path)
 
 
 def _save(model: FittedScore, path: str | Path) -> None:
-    """Write a fitted model to the folder ``path``, replacing a model that is there."""
+    """Write a fitted model to a folder."""
     document = {
         "schema": _SCHEMA,
         "version": _VERSION,
-        "architecture": architecture_name(model.network),
-        "settings": model.network.settings,
+        **describe(model.function),
         "names": list(model.names),
         "units": list(model.units),
         "x_shape": list(model.x_shape),
-        "full_whitening": model.reference.whitening.ndim == 2,
+        "full_whitening": model.training_summary.whitening.ndim == 2,
     }
-    facts = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.provenance)}
-    arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.network))}
+    provenance = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.provenance)}
+    arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.function))}
     arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in _STANDARDIZER}
-    arrays |= {f"reference.{n}": np.asarray(getattr(model.reference, n)) for n in _REFERENCE}
+    arrays |= {f"reference.{n}": np.asarray(getattr(model.training_summary, n)) for n in _SUMMARY}
     arrays |= {"region.low": model.low, "region.high": model.high}
-    write_folder(path, {"model.json": document, "provenance.json": facts}, {"weights.safetensors": arrays})
+    write_folder(path, {"model.json": document, "provenance.json": provenance}, {"weights.safetensors": arrays})
 
 
 def load(path: str | Path) -> FittedScore:
-    """Read a model that ``model.save(path)`` wrote; its scores are the same to the last bit.
+    """Read a model that ``model.save(path)`` wrote.
+
+    Nothing is unpickled, and everything in the folder is checked.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        The model; its scores are the same to the last bit.
 
     >>> import fisherscore as fs
     >>> fs.load("no/where")
@@ -134,11 +196,9 @@ def load(path: str | Path) -> FittedScore:
     ...
     fisherscore.errors.ModelFolderError: path: expected a folder written by fisherscore, but no/where is no folder.
     """
-    if not isinstance(path, str | Path):
-        raise ArgumentError(f"path: expected a folder as text or Path, got {path!r}.")
-    folder = Path(path)
+    folder = as_folder(path)
     document = read_json(folder / "model.json", _SCHEMA, _VERSION)
-    names, units, x_shape = _described(document, folder)
+    names, units, x_shape = _description(document, folder)
     skeleton = _skeleton(document, len(names), x_shape, folder)
     leaves, structure = jax.tree.flatten(skeleton)
 
@@ -146,36 +206,36 @@ def load(path: str | Path) -> FittedScore:
     shapes = dict(zip(_STANDARDIZER, ((p,), (p,), x_shape, x_shape, ()), strict=True))
     expected: dict[str, Any] = {f"network.{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
     expected |= {f"standardizer.{n}": (shape, np.float64) for n, shape in shapes.items()}
-    reference = Reference.shapes(p, int(np.prod(x_shape)), full=document.get("full_whitening") is True)
-    expected |= {f"reference.{n}": (shape, np.float64) for n, shape in reference.items()}
+    summary = TrainingSummary.shapes(p, int(np.prod(x_shape)), full=document.get("full_whitening") is True)
+    expected |= {f"reference.{n}": (shape, np.float64) for n, shape in summary.items()}
     expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
     arrays = read_arrays(folder / "weights.safetensors", expected)
-    facts = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
-    network = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
+    provenance = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
+    function = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
     return FittedScore(
-        network=network,
+        function=function,
         standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
-        reference=Reference(**{n: arrays[f"reference.{n}"] for n in _REFERENCE}),
+        training_summary=TrainingSummary(**{n: arrays[f"reference.{n}"] for n in _SUMMARY}),
         low=arrays["region.low"],
         high=arrays["region.high"],
         names=names,
         units=units,
         x_shape=x_shape,
-        provenance=Provenance({k: v for k, v in facts.items() if k not in ("schema", "version")}),
+        provenance=Provenance({k: v for k, v in provenance.items() if k not in ("schema", "version")}),
     )
 
 
-def _described(document: dict[str, Any], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]:
+def _description(document: dict[str, Any], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]:
     names, units, x_shape = (document.get(k) or () for k in ("names", "units", "x_shape"))
     texts = all(isinstance(v, list) and all(isinstance(t, str) for t in v) for v in (names, units))
-    sizes = isinstance(x_shape, list) and all(isinstance(n, int) and 0 < n <= _MOST_WEIGHTS for n in x_shape)
+    sizes = isinstance(x_shape, list) and all(isinstance(n, int) and 0 < n <= _MAX_WEIGHTS for n in x_shape)
     if not (texts and sizes and names and len(names) == len(set(names)) == len(units)):
         raise ModelFolderError(f"{folder / 'model.json'}: names, units or x_shape are missing or damaged.")
     return tuple(names), tuple(units), tuple(x_shape)
 
 
 def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int, ...], folder: Path) -> Any:
-    """Lay out the network's arrays without making them, so that absurd sizes cost nothing."""
+    """Lay out the function's arrays without making them, so that absurd sizes cost nothing."""
     architecture, settings = document.get("architecture"), document.get("settings")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise ModelFolderError(
@@ -186,12 +246,12 @@ def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int,
     data_size = int(np.prod(x_shape))
     try:
         skeleton = eqx.filter_eval_shape(
-            lambda: build_network(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
+            lambda: build(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelFolderError(f"{folder / 'model.json'}: the network cannot be laid out: {error}.") from None
-    if sum(leaf.size for leaf in jax.tree.leaves(skeleton)) > _MOST_WEIGHTS:
-        raise ModelFolderError(f"{folder / 'model.json'}: asks for more than {_MOST_WEIGHTS} weights.")
+    if sum(leaf.size for leaf in jax.tree.leaves(skeleton)) > _MAX_WEIGHTS:
+        raise ModelFolderError(f"{folder / 'model.json'}: asks for more than {_MAX_WEIGHTS} weights.")
     return skeleton
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from .._support.arguments import as_count, as_data, as_theta, is_traced
 from .._support.rows import rows_in_turn, rows_mapped
+from .._support.text import html_table
 from ..errors import ArgumentError, FisherScoreWarning
 from ..simulation.proposal import Proposal
 
@@ -26,22 +27,22 @@ _ROWS_AT_ONCE = 65_536
 
 
 class Provenance(Mapping[str, Any]):
-    """Facts about a model that no computation depends on: provenance and the loss curve.
+    """Facts about a model that no computation depends on: versions, seeds, the loss curve.
 
-    All records compare equal, so that models which differ in nothing else share compiled code.
+    All provenances compare equal, so that models which differ in nothing else share compiled code.
     """
 
-    def __init__(self, facts: Mapping[str, Any] | None = None):
-        self._facts = dict(facts or {})
+    def __init__(self, entries: Mapping[str, Any] | None = None):
+        self._entries = dict(entries or {})
 
     def __getitem__(self, name: str) -> Any:
-        return self._facts[name]
+        return self._entries[name]
 
     def __iter__(self) -> Any:
-        return iter(self._facts)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._facts)
+        return len(self._entries)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Provenance)
@@ -50,11 +51,18 @@ class Provenance(Mapping[str, Any]):
         return hash(Provenance)
 
     def __repr__(self) -> str:
-        return f"Provenance({', '.join(self._facts)})"
+        return f"Provenance({', '.join(self._entries)})"
 
 
 class ScoreModel(eqx.Module):
     """Base of all score models: ∇θ log p(x | θ) for named parameters over a training region.
+
+    Attributes:
+        names: Parameter names.
+        units: Their units, empty where there are none.
+        low: Lower ends of the training region, shape (p,).
+        high: Upper ends of the training region, shape (p,).
+        x_shape: Shape of one observation; for combined models, a tuple of shapes.
 
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
@@ -75,10 +83,26 @@ class ScoreModel(eqx.Module):
 
     @abc.abstractmethod
     def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
-        """Give the score of one observation at one θ, in the user's units."""
+        """Give the score of one observation at one θ, in the user's units; a JAX function.
+
+        Args:
+            theta: Parameters, shape (p,).
+            x: One observation.
+
+        Returns:
+            The score, shape (p,).
+        """
 
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
-        """Give log p(x | θ) up to a term in x alone."""
+        """Give log p(x | θ) up to a term in x alone; a JAX function.
+
+        Args:
+            theta: Parameters, shape (p,).
+            x: One observation.
+
+        Returns:
+            The log-likelihood, a scalar.
+        """
         raise NotImplementedError
 
     @property
@@ -92,13 +116,24 @@ class ScoreModel(eqx.Module):
         return False
 
     def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
-        """Give an approximate Fisher matrix at one θ, to set scales; a forecast measures it properly."""
+        """Give an approximate Fisher matrix at one θ, to set scales; a forecast measures it properly.
+
+        Args:
+            theta: Parameters, shape (p,).
+
+        Returns:
+            The matrix, shape (p, p).
+        """
         raise NotImplementedError
 
     def rarity(self, x: Any) -> np.ndarray | None:
-        """Return, for each observation, the fraction of training data farther from their mean; 0 is beyond all.
+        """Return the fraction of training data farther from their mean than each x; 0 is beyond all.
 
-        None where the model knows nothing of its training data.
+        Args:
+            x: One observation, or many along leading axes.
+
+        Returns:
+            The fractions, shape (...); None where the model knows nothing of its training data.
         """
         del x
         return None
@@ -109,15 +144,37 @@ class ScoreModel(eqx.Module):
         return len(self.names)
 
     def check_data(self, x: Any, argument: str = "x") -> Any:
-        """Return x as arrays of the right shape, or raise an error that names the argument."""
+        """Return data as arrays of the right shape, or raise an error that names the argument.
+
+        Args:
+            x: One observation, or many along leading axes.
+            argument: What the error calls it.
+
+        Returns:
+            The data as an array; for combined models, a tuple of arrays.
+        """
         return as_data(x, self.x_shape, argument)
 
     def data_batch_shape(self, x: Any) -> tuple[int, ...]:
-        """Return the leading axes of checked data."""
+        """Return the leading axes of data.
+
+        Args:
+            x: Data as :meth:`check_data` returns them.
+
+        Returns:
+            The shape without that of one observation.
+        """
         return x.shape[: x.ndim - len(self.x_shape)]
 
     def score(self, theta: Any, x: Any) -> Array:
-        """Compute the score ∇θ log p(x | θ), shape (..., p), broadcasting over the leading axes of both arguments.
+        """Compute the score ∇θ log p(x | θ) in the user's units.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+            x: Data, shape (..., one observation). The leading axes of both broadcast.
+
+        Returns:
+            The score, shape (..., p).
 
         >>> import fisherscore as fs
         >>> model = fs.problems.linear_gaussian().exact_model()
@@ -127,7 +184,15 @@ class ScoreModel(eqx.Module):
         return self._broadcast(_scores, theta, x)
 
     def log_likelihood(self, theta: Any, x: Any) -> Array:
-        """Compute log p(x | θ) up to a term in x alone, shape (...); for models with a density only."""
+        """Compute log p(x | θ) up to a term in x alone, for models with a density.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+            x: Data, shape (..., one observation). The leading axes of both broadcast.
+
+        Returns:
+            The log-likelihood, shape (...).
+        """
         if not self.has_density:
             raise ArgumentError(
                 "model: expected one with a density, got a plain vector field, which has scores but no log-likelihood. "
@@ -136,9 +201,27 @@ class ScoreModel(eqx.Module):
         return self._broadcast(_log_likelihoods, theta, x)
 
     def inside(self, theta: Any) -> Any:
-        """Say whether θ lies in the training region, broadcast over leading axes."""
+        """Say whether θ lies in the training region.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+
+        Returns:
+            Truth values, shape (...).
+        """
         theta = as_theta(theta, self.names)
         return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.names)}; data of shape {self.x_shape})"
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), self._region())
+
+    def _region(self) -> list[tuple[str, str]]:
+        """Write down the training region, one interval a parameter."""
+        ends = zip(self.names, self.low, self.high, self.units, strict=True)
+        return [(name, f"[{low:g}, {high:g}] {unit}".strip()) for name, low, high, unit in ends]
 
     def _broadcast(self, function: Callable[..., Array], theta: Any, x: Any) -> Array:
         theta = as_theta(theta, self.names)
@@ -197,8 +280,14 @@ def _check_shape(
 class FunctionScore(ScoreModel):
     """A score written down by hand: an exact problem, or another code's likelihood, used like a fitted model.
 
-    ``score`` and ``log_likelihood`` are JAX functions of one (theta, x), either of which may be left out; ``fisher`` is
-    one of theta alone. At most ``batch_size`` rows are evaluated side by side.
+    Args:
+        proposal: Names, units and training region.
+        x_shape: Shape of one observation.
+        score: A JAX function of one (theta, x) that gives the score; by default the gradient of ``log_likelihood``.
+        log_likelihood: A JAX function of one (theta, x) that gives log p(x | θ) up to a term in x alone. Without
+            it, the model is a vector field and has no density.
+        fisher: A JAX function of one theta that gives the Fisher matrix.
+        batch_size: Largest number of rows evaluated side by side.
 
     >>> import fisherscore as fs
     >>> model = fs.FunctionScore(fs.uniform(a=(-3, 3)), (1,), log_likelihood=lambda t, x: -0.5 * ((x - t) ** 2).sum())
@@ -241,7 +330,7 @@ class FunctionScore(ScoreModel):
 
     @property
     def rows_at_once(self) -> int:
-        """As given: fewer where one evaluation takes much memory."""
+        """How many rows may be evaluated side by side, as given."""
         return self.batch_size
 
     @property
@@ -250,13 +339,29 @@ class FunctionScore(ScoreModel):
         return self.log_likelihood_function is not None
 
     def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
-        """Give the user's score, or the gradient of the user's log-likelihood."""
+        """Give the user's score, or the gradient of the user's log-likelihood.
+
+        Args:
+            theta: One parameter vector.
+            x: The data of one observation.
+
+        Returns:
+            One number per parameter.
+        """
         if self.score_function is None:
             return jax.grad(self.log_likelihood_one)(theta, x)
         return self.score_function(theta, x)
 
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
-        """Give the user's log-likelihood."""
+        """Give the user's log-likelihood.
+
+        Args:
+            theta: One parameter vector.
+            x: The data of one observation.
+
+        Returns:
+            One number.
+        """
         assert self.log_likelihood_function is not None
         return self.log_likelihood_function(theta, x)
 
@@ -266,6 +371,13 @@ class FunctionScore(ScoreModel):
         return self.fisher_function is not None
 
     def fisher_one(self, theta: Float[Array, " params"]) -> Float[Array, "params params"]:
-        """Give the user's Fisher matrix."""
+        """Give the user's Fisher matrix.
+
+        Args:
+            theta: One parameter vector.
+
+        Returns:
+            The matrix, shape (p, p).
+        """
         assert self.fisher_function is not None
         return self.fisher_function(theta)

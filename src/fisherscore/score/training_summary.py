@@ -1,4 +1,4 @@
-"""What a fit remembers of its simulations, for use where no simulator is at hand.
+"""What a fitted model remembers of its training simulations, for use where no simulator is at hand.
 
 Two things: the Fisher matrix over the training region, E[ŝ ŝᵀ | θ] fitted as a quadratic in θ, which sets the scale of
 steps and summaries; and how far data usually lie from their mean, so that an observation unlike anything simulated is
@@ -15,7 +15,7 @@ _LARGEST_COVARIANCE = 256
 _NUM_QUANTILES = 1001
 
 
-class Reference(eqx.Module):
+class TrainingSummary(eqx.Module):
     """The Fisher surface and the spread of the data; arrays only, in the standardised units of the model."""
 
     fisher_coefficients: Float[Array | np.ndarray, "monomials params params"]
@@ -23,7 +23,7 @@ class Reference(eqx.Module):
     distances: Float[Array | np.ndarray, " quantiles"]
 
     @classmethod
-    def of(cls, theta: np.ndarray, x: np.ndarray, score: np.ndarray) -> "Reference":
+    def of(cls, theta: np.ndarray, x: np.ndarray, score: np.ndarray) -> "TrainingSummary":
         """Fit both to standardised training rows and the model's own standardised scores."""
         rows = x.reshape(len(x), -1)
         whitening = _whitening(rows)
@@ -50,7 +50,7 @@ class Reference(eqx.Module):
 
     @staticmethod
     def shapes(num_parameters: int, data_size: int, *, full: bool) -> dict[str, tuple[int, ...]]:
-        """Return the array shapes of a reference, for checking a saved one."""
+        """Return the array shapes of a summary, to check a saved one against."""
         p = num_parameters
         return {
             "fisher_coefficients": (1 + p + p * (p + 1) // 2, p, p),

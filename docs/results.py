@@ -1,0 +1,399 @@
+"""Put the results of the benchmarks into the pages that show them: ``python docs/results.py``.
+
+A page holds a pair of comments, ``<!-- results: NAME -->`` and ``<!-- end -->``; what stands between them is written
+here, from the JSON files in ``benchmarks/results`` alone, so that no figure is typed by hand. Words around the tables
+belong to the pages. A test holds the pages against what this script gives.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+MARKED = re.compile(r"(?P<start><!-- results: (?P<name>\w+) -->)(?P<table>.*?)(?P<end><!-- end -->)", re.DOTALL)
+
+TITLES = {
+    "weak_lensing": "weak lensing",
+    "poisson_counts": "Poisson counts",
+    "student_t": "Student-t, scale moves with θ",
+    "two_signs": "two signs (two modes in θ)",
+    "gaussian_covariance": "Gaussian, covariance moves with θ",
+    "waiting_times": "waiting times (skewed)",
+    "ten_parameters": "ten parameters",
+    "linear_gaussian": "linear Gaussian",
+}
+OTHER_METHODS = ("auto", "nle", "paper")
+USUAL_SEEDS = 3
+
+Row = dict[str, Any]
+
+
+def read(name: str) -> Any:
+    """Return one benchmark's results."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def number(value: float) -> str:
+    """Write a number with two significant digits, or in full above ten."""
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Write a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def with_versions(text: str, *names: str) -> str:
+    """Add which versions, on which device, the results of these benchmarks are from."""
+    lines = []
+    for versions in (read(name)["versions"] for name in names):
+        release = versions["fisherscore"]
+        package = "a copy of the repository" if release == "not installed" else f"fisherscore {release}"
+        python, device = versions["python"], versions["device"]
+        lines.append(f"Measured with {package}, JAX {versions['jax']}, Python {python}; device: {device}.")
+    return "\n\n".join([text, *lines])
+
+
+def errors_of(rows: list[Row], problem: str, num: int, method: str) -> list[float]:
+    """Return the score errors of one method over its seeds."""
+    wanted = {"problem": problem, "num_simulations": num, "method": method}
+    return [row["score_error"] for row in rows if wanted.items() <= row.items()]
+
+
+def error_cell(errors: list[float]) -> str:
+    """Write the mean over seeds, and how many they are where they are not three."""
+    if not errors:
+        return ""
+    return number(mean(errors)) + ("" if len(errors) == USUAL_SEEDS else f" ({len(errors)})")
+
+
+def best_part(rows: list[Row], problem: str, num: int) -> str:
+    """Write the error and the name of the best member of the default used alone."""
+    parts = sorted({row["method"] for row in rows} - set(OTHER_METHODS))
+    errors = {part: errors_of(rows, problem, num, part) for part in parts}
+    errors = {part: values for part, values in errors.items() if values}
+    if not errors:
+        return ""
+    best = min(errors, key=lambda part: mean(errors[part]))
+    return f"{error_cell(errors[best])} `{best}`"
+
+
+def score_errors() -> str:
+    """Write the long table: problem, number of simulations, methods."""
+    rows = read("simulation_efficiency")["rows"]
+    lines = []
+    for problem, title in TITLES.items():
+        for num in sorted({r["num_simulations"] for r in rows if r["problem"] == problem and r["method"] == "auto"}):
+            cells = [error_cell(errors_of(rows, problem, num, method)) for method in OTHER_METHODS]
+            lines.append((title, f"{num:,}", cells[0], best_part(rows, problem, num), *cells[1:]))
+            title = ""
+    head = ("problem", "simulations", "default", "best part", "sbi NLE", "paper's recipe")
+    return with_versions(table(head, lines), "simulation_efficiency")
+
+
+def budget() -> str:
+    """Write errors of the default alone, one line a problem."""
+    rows, numbers = read("simulation_efficiency")["rows"], (500, 2_000, 10_000, 20_000)
+    lines = [(TITLES[p], *(error_cell(errors_of(rows, p, num, "auto")) for num in numbers)) for p in TITLES]
+    return table(("problem", *(f"{num:,} simulations" for num in numbers)), lines)
+
+
+def stated_errors() -> tuple[list[Row], list[Row], list[Row]]:
+    """Return all fits that state an error, those that state less than half of the true one, and more than twice."""
+    fits = [row for row in read("simulation_efficiency")["rows"] if row["method"] == "auto" and row["own_estimate"]]
+    low = [row for row in fits if row["own_estimate"] < 0.5 * row["score_error"]]
+    high = [row for row in fits if row["own_estimate"] > 2.0 * row["score_error"]]
+    return fits, low, high
+
+
+def own_estimates() -> str:
+    """Compare the error a fit states of itself with the true one."""
+    fits, low, high = stated_errors()
+    lines = []
+    for problem, title in TITLES.items():
+        for num in sorted({row["num_simulations"] for row in [*low, *high] if row["problem"] == problem}):
+            here = [row for row in fits if row["problem"] == problem and row["num_simulations"] == num]
+            ratios = [number(row["score_error"] / row["own_estimate"]) for row in here]
+            lines.append((title, f"{num:,}", ", ".join(ratios)))
+    inside = len(fits) - len(low) - len(high)
+    return (
+        f"Of {len(fits)} fits of the default, the true error is within a factor of two of the stated one in {inside},\n"
+        f"larger than twice in {len(low)} and smaller than half in {len(high)}. The cases with a fit outside:\n\n"
+        + table(("problem", "simulations", "true error / stated error, seed by seed"), lines)
+    )
+
+
+def weak_lensing() -> str:
+    """Write the paper's experiment by numbers."""
+    document = read("weak_lensing")
+    head = ("recipe", "score error", "median field error", "worst forecast error", "mean C2ST", "worst C2ST")
+    lines, notes = [], {}
+    for row in document["rows"]:
+        inside = f"{row['truth_inside_68']} of {row['num_mocks']} ({row['truth_inside_68_exact']})"
+        errors = f"{number(row['score_error'])} ± {row['score_error_standard_error']:.1g}"
+        shares = (f"{row['field_error_median']:.1%}", f"{row['forecast_error_worst']:.1%}")
+        lines.append((row["recipe"], errors, *shares, f"{row['c2st_mean']:.3f}", f"{row['c2st_worst']:.3f}", inside))
+        for key, label in (("c2st_note", "C2ST"), ("digits", "digits")):
+            if key in row:
+                notes.setdefault(f"{label} {row[key]}", []).append(row["recipe"])
+    footnotes = "\n".join(f"* {'; '.join(names)}: {note}." for note, names in notes.items())
+    text = table((*head, "truth in the 68 % region (exact posteriors)"), lines)
+    return with_versions(f"{text}\n\n{footnotes}", "weak_lensing")
+
+
+def two_moons() -> str:
+    """Write how posteriors with two thin modes compare with exact ones."""
+    document = read("two_moons")
+    lines = [
+        (
+            "default" if row["method"] == "auto" else f"`{row['method']}` alone (control)",
+            f"{document['num_simulations']:,}",
+            len(row["c2st"]),
+            f"{row['mean_c2st']:.3f}",
+            f"{max(row['c2st']):.3f}",
+            number(row["score_error"]),
+        )
+        for row in document["rows"]
+    ]
+    head = ("recipe", "simulations", "posteriors", "mean C2ST", "worst C2ST", "score error")
+    return with_versions(table(head, lines), "two_moons")
+
+
+def forecasts() -> str:
+    """Write forecasts over many seeds, against exact ones."""
+    document = read("forecast")
+    lines = []
+    for row in document["forecasts"]:
+        claim = row["largest_claim_in_standard_errors"]
+        share = f"{row['sigma_ratio_minus_1']:+.1%} ± {row['spread_over_seeds']:.1%}"
+        kind = row["estimate"].replace("_", "-")
+        cells = (kind, share, f"{row['mean_trace_ratio']:.2f}", "" if claim is None else f"{claim:.1f}")
+        lines.append((row["problem"], row["score"], *cells))
+    head = ("problem", "score", "estimate", "σ / exact − 1", "information / exact", "largest claim")
+    seeds, num = document["forecasts"][0]["num_seeds"], document["num_training_simulations"]
+    return f"{seeds} seeds each; learned scores from {num:,} simulations.\n\n" + table(head, lines)
+
+
+def best_fits() -> str:
+    """Write best fits of many observations against the Cramér-Rao bound."""
+    lines = []
+    for row in read("forecast")["best_fits"]:
+        bias = ", ".join(f"{value:+.2f}" for value in row["bias_in_sigma"]) + f" (± {row['bias_standard_error']:.2f})"
+        variance = ", ".join(f"{value:.2f}" for value in row["variance_over_bound"])
+        variance += f" (± {row['variance_standard_error']:.2f})"
+        lines.append((row["problem"], row["score"], f"{row['num']:,} ({row['converged']:.1%})", bias, variance))
+    head = ("problem", "score", "best fits (converged)", "bias in σ", "variance / Cramér-Rao bound")
+    return with_versions(table(head, lines), "forecast")
+
+
+def indecomposable() -> str:
+    """Write what the paper's added noise does to the score that is learned."""
+    document = read("indecomposable")
+    keys = ("to_extended", "variance", "to_original", "expected_to_original", "exact_distance")
+    lines = [(number(row["sigma"]), *(number(row[key]) for key in keys)) for row in document["rows"]]
+    head = (
+        "noise σ",
+        "learned to extended",
+        "variance of one fit",
+        "learned to original",
+        "expected",
+        "exact distance",
+    )
+    settings = f"{document['recipe']}, {document['num_simulations']:,} simulations, {document['num_fits']} fits each"
+    return with_versions(f"Recipe: {settings}.\n\n{table(head, lines)}", "indecomposable")
+
+
+def sampler() -> str:
+    """Write effective samples a second of ours and of the paper's sampler."""
+    lines = []
+    for row in read("sampler")["rows"]:
+        ratio = row.get("ratio_to_best_of_paper")
+        rate, c2st = number(row["effective_per_second"]), f"{row['c2st']:.3f}"
+        widths = ", ".join(f"{value:.2f}" for value in row["sd_over_exact"])
+        cells = (rate, f"{row['compile_seconds']:.1f}", c2st, widths, f"{ratio:.0f}" if ratio else "")
+        lines.append((row["sampler"], *cells))
+    head = ("sampler", "effective samples / s", "compilation (s)", "C2ST", "sd / exact", "times the paper's best")
+    return with_versions(table(head, lines), "sampler")
+
+
+def campaigns() -> str:
+    """Write what campaigns cost."""
+    document = read("campaign")
+    cost, large = document["overhead"], document["larger_than_memory"]
+    head = ("records", "written in (s)", "opened in (s)", "read, shuffled and checked (records / s)", "MB")
+    lines = [
+        (
+            f"{row['records']:,}",
+            f"{row['write_seconds']:.1f}",
+            f"{row['open_seconds']:.2f}",
+            f"{row['read_a_second']:,.0f}",
+            number(row["megabytes"]),
+        )
+        for row in document["ledger"]
+    ]
+    costs = [
+        ("overhead of two workers at 10 ms a run", f"{cost['overhead']:.1%}"),
+        ("time to start them", f"{cost['start_up']:.1f} s"),
+        ("data trained on", f"{large['data_megabytes']:,.0f} MB"),
+        ("limit on the memory of that process", f"{large['limit_megabytes']:.0f} MB"),
+        ("memory it used", f"{large['grown_by_megabytes']:.0f} MB"),
+        ("loading the data whole under the same limit", large["loading_it_whole"]),
+    ]
+    text = table(("what", "figure"), costs) + "\n\n" + table(head, lines)
+    return with_versions(text, "campaign")
+
+
+def kills() -> str:
+    """Write what killing coordinators and workers did to the data."""
+    lines = [
+        (
+            who,
+            row["kills"],
+            f"{row['records']:,}",
+            "yes" if row["identical"] else "NO",
+            f"{row['run_again']:,}",
+            row["left_over"],
+        )
+        for who, row in read("kills")["rows"].items()
+    ]
+    head = ("killed", "times", "records", "data as undisturbed", "records run again", "processes left over")
+    return with_versions(table(head, lines), "kills")
+
+
+def spectra() -> str:
+    """Write the speed of the weak lensing spectra against jax-cosmo, and the memory of many simulations."""
+    document = read("weak_lensing_spectra")
+    times, off, run = document["times"], document["largest_relative_differences"], document["simulations"]
+    lines = [
+        ("one spectrum, jax-cosmo", f"{times['jax_cosmo_ms']:.0f} ms"),
+        ("one spectrum here, in batches", f"{times['own_ms']:.2f} ms"),
+        ("ratio", f"{times['ratio']:.0f}"),
+        ("largest relative difference of spectra", f"{off['spectra']:.0e}"),
+        ("derivatives here, off from differences by", f"{off['jacobian_true_to_differences']:.2%}"),
+        ("automatic derivatives of jax-cosmo, off by", f"{off['jacobian_automatic_to_differences']:.1%}"),
+        (f"{run['num_simulations']:,} simulations", f"{run['seconds']:.0f} s, peak memory {run['peak_mb']:.0f} MB"),
+    ]
+    return with_versions(table(("what", "figure"), lines), "weak_lensing_spectra")
+
+
+def throughput() -> str:
+    """Write the training loop's speed against loops in Python."""
+    names = ("training_throughput_cpu", "training_throughput_gpu")
+    lines = []
+    for document in map(read, names):
+        for row in document["rows"]:
+            times = [f"{row[f'{loop}_us_per_step']:,.0f}" for loop in ("plain", "careful", "scanned")]
+            ratios = [f"{row[f'ratio_to_{loop}']:.1f}" for loop in ("plain", "careful")]
+            lines.append((document["versions"]["device"], row["network"], *times, *ratios))
+    head = (
+        "device",
+        "network",
+        "plain (µs / step)",
+        "careful (µs)",
+        "scanned, ours (µs)",
+        "ratio to plain",
+        "to careful",
+    )
+    return with_versions(table(head, lines), *names)
+
+
+def start_up() -> str:
+    """Write how long imports take."""
+    document = read("start_up")
+    lines = [(name, f"{seconds:.2f} s") for name, seconds in document["seconds"].items()]
+    ratios = [
+        (f"{name}, against JAX and Equinox", f"{ratio:.2f}")
+        for name, ratio in document["ratio_to_jax_and_equinox"].items()
+    ]
+    return with_versions(table(("what", "figure"), lines + ratios), "start_up")
+
+
+def headline() -> str:
+    """Write the small table of the README: what is good, and what is not."""
+    rows, lensing = read("simulation_efficiency")["rows"], read("weak_lensing")["rows"]
+    pairs = [[mean(errors_of(rows, problem, 2_000, method)) for method in ("auto", "nle")] for problem in TITLES]
+    papers = [row for row in lensing if row["recipe"].startswith("paper")]
+    default = next(row for row in lensing if row["recipe"] == "default, 5,000 simulations")
+    fits, low, high = stated_errors()
+    bounds = [row for row in read("forecast")["forecasts"] if row["estimate"] == "bound"]
+    num_forecasts = sum(row["num_seeds"] for row in bounds)
+    claim = max(row["largest_claim_in_standard_errors"] for row in bounds)
+    killed = read("kills")["rows"]["coordinator"]
+    lines = [
+        ("weak lensing, 5,000 simulations: score error", number(default["score_error"])),
+        (
+            f"weak lensing, paper's recipe, 100,000 simulations, {len(papers)} fits: score error",
+            ", ".join(number(row["score_error"]) for row in papers),
+        ),
+        (
+            f"posteriors of {default['num_mocks']} weak lensing mocks against exact ones: C2ST (0.5 is perfect)",
+            f"{default['c2st_mean']:.3f} on average, {default['c2st_worst']:.3f} at worst",
+        ),
+        (
+            f"{len(pairs)} problems, 2,000 simulations: score error below that of sbi's neural likelihood",
+            f"in {sum(ours < peer for ours, peer in pairs)} of {len(pairs)}",
+        ),
+        (
+            "the same problems: smallest and largest score error of the default",
+            f"{number(min(pairs)[0])} and {number(max(pairs)[0])}",
+        ),
+        (
+            "the error a fit states of itself, within a factor of two of the true one",
+            f"in {len(fits) - len(low) - len(high)} of {len(fits)} fits",
+        ),
+        (
+            f"{num_forecasts} conservative forecasts: largest claim beyond the exact information",
+            f"{claim:.1f} standard errors",
+        ),
+        (
+            f"a campaign killed {killed['kills']} times and resumed: its data",
+            "identical to those of an undisturbed run" if killed["identical"] else "NOT those of an undisturbed run",
+        ),
+    ]
+    return table(("what", "figure"), lines)
+
+
+TABLES = {
+    "headline": headline,
+    "score_errors": score_errors,
+    "budget": budget,
+    "own_estimates": own_estimates,
+    "weak_lensing": weak_lensing,
+    "two_moons": two_moons,
+    "forecasts": forecasts,
+    "best_fits": best_fits,
+    "indecomposable": indecomposable,
+    "sampler": sampler,
+    "campaigns": campaigns,
+    "kills": kills,
+    "spectra": spectra,
+    "throughput": throughput,
+    "start_up": start_up,
+}
+
+
+def filled(text: str) -> str:
+    """Put the tables a page asks for between their comments."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match['start']}\n\n{TABLES[match['name']]()}\n\n{match['end']}"
+
+    return MARKED.sub(fill, text)
+
+
+def main() -> None:
+    """Write the results into all pages that show some."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = page.read_text()
+        if MARKED.search(text):
+            page.write_text(filled(text))
+            print(page.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""What checks return: each with its verdict, and all of them as one diagnosis."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import plot
+from .._support.text import html_table
+
+PASS, FAIL, UNCLEAR = "pass", "FAIL", "unclear"
+# Chance of a false alarm per check.
+LEVEL = 0.005
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a model.
+
+    Attributes:
+        name: What is checked.
+        value: How far off it is.
+        standard_error: The statistical error of ``value``.
+        tolerance: The deviation that is accepted; 0 where the check is a statistical test.
+        verdict: ``"pass"``, ``"FAIL"``, or ``"unclear"`` where chance could hide a deviation.
+        meaning: What a failure means, in words.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 5_000)
+    >>> fs.diagnose(problem.exact_model(), sims, num_posteriors=0)["zero mean"].verdict
+    'pass'
+    """
+
+    name: str
+    value: float
+    standard_error: float
+    tolerance: float
+    verdict: str
+    meaning: str
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """All checks of a model or of a set of posteriors; printed, it is a table under a line of verdict.
+
+    ``diagnosis["zero mean"]`` is the check of that name.
+
+    Attributes:
+        checks: The checks.
+        names: Parameter names.
+        num_simulations: Number of simulations the checks rest on.
+        ranks: Rank of the truth among the draws of each posterior, as a fraction, shape (posteriors, p); None where no
+            posteriors were checked.
+        coverage: Credibility at which each truth is just covered, shape (posteriors,); None likewise.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 5_000)
+    >>> [check.name for check in fs.diagnose(problem.exact_model(), sims, num_posteriors=0).checks]
+    ['zero mean', 'information', 'symmetry']
+    """
+
+    checks: tuple[Check, ...]
+    names: tuple[str, ...]
+    num_simulations: int
+    ranks: np.ndarray | None = None
+    coverage: np.ndarray | None = None
+
+    def __getitem__(self, name: str) -> Check:
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return all(c.verdict != FAIL for c in self.checks)
+
+    def plot(self) -> Any:
+        """Draw the identities in units of their tolerances and the coverage of the posteriors, as far as there are any.
+
+        Returns:
+            An array of Matplotlib axes, one for each picture.
+        """
+        return plot.diagnosis(self)
+
+    def _headline(self) -> str:
+        failed = [c.meaning for c in self.checks if c.verdict == FAIL]
+        unclear = [c.name for c in self.checks if c.verdict == UNCLEAR]
+        if failed:
+            return f"Do not trust this model: {'; '.join(failed)}."
+        if unclear:
+            names = ", ".join(unclear)
+            return f"No check failed, but {names} cannot be told with {self.num_simulations:,} simulations."
+        return f"All {len(self.checks)} checks passed on {self.num_simulations:,} simulations."
+
+    def __str__(self) -> str:
+        lines = [f"{'check':<12}  {'value':>9}  {'± error':>9}  {'tolerance':>9}  verdict"]
+        lines += [
+            f"{c.name:<12}  {c.value:>9.4f}  {c.standard_error:>9.4f}  {c.tolerance:>9.3g}  {c.verdict}"
+            for c in self.checks
+        ]
+        return "\n".join([self._headline(), *lines])
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{c.name}: {c.verdict}" for c in self.checks)
+        return f"Diagnosis({verdicts}; {self.num_simulations:,} simulations)"
+
+    def _repr_html_(self) -> str:
+        rows = [(c.name, f"{c.verdict}: {c.value:.4f} ± {c.standard_error:.4f}") for c in self.checks]
+        return html_table(self._headline(), rows)

@@ -1,0 +1,70 @@
+"""The house keeps its order: rooms in one direction, few files at the top, nothing too long to read."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "fisherscore"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+MOST_FILES_AT_THE_TOP = 10
+MOST_LINES_OF_A_FILE = 400
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_POSITIONAL_ARGUMENTS = 5
+
+
+def name_of(path):
+    return str(path.relative_to(SOURCE))
+
+
+def too_long(tree):
+    """Name the functions with more lines than fit a screen."""
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [f.name for f in functions if f.end_lineno - f.lineno + 1 > MOST_LINES_OF_A_FUNCTION]
+
+
+def crowded_calls(tree):
+    """List the lines of calls with more positional arguments than a reader can tell apart."""
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call))
+    return [c.lineno for c in calls if len(c.args) > MOST_POSITIONAL_ARGUMENTS]
+
+
+def lint_imports(folder):
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--config", folder / "pyproject.toml"]
+    return subprocess.run(command, cwd=folder / "src", check=False, capture_output=True, text=True)
+
+
+def test_few_files_stand_at_the_top():
+    assert len(list(SOURCE.glob("*.py"))) <= MOST_FILES_AT_THE_TOP
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_is_short_and_says_what_it_is_for(path):
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert text.count("\n") <= MOST_LINES_OF_A_FILE
+    assert ast.get_docstring(tree)
+    assert not too_long(tree)
+    assert not crowded_calls(tree)
+
+
+def test_long_functions_and_crowded_calls_are_noticed():
+    body = "\n".join(["def f():", *["    g(1, 2, 3, 4, 5, 6)"] * MOST_LINES_OF_A_FUNCTION])
+    tree = ast.parse(body)
+    assert too_long(tree) == ["f"] and len(crowded_calls(tree)) == MOST_LINES_OF_A_FUNCTION
+
+
+def test_rooms_import_downwards_only_and_a_planted_import_upwards_is_caught(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(SOURCE, tmp_path / "src" / "fisherscore")
+    good = lint_imports(tmp_path)
+    assert good.returncode == 0, good.stdout
+    planted = tmp_path / "src" / "fisherscore" / "score" / "model.py"
+    planted.write_text(planted.read_text() + "\n\ndef planted():\n    from ..inference import posterior\n")
+    bad = lint_imports(tmp_path)
+    assert bad.returncode != 0 and "fisherscore.score.model -> fisherscore.inference.posterior" in bad.stdout
