@@ -21,7 +21,7 @@ from ..inference.forecasting import forecast, forecast_grid
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample
 from ..problems import Problem, weak_lensing
-from ..problems.weak_lensing import FIDUCIAL
+from ..problems.lensing_spectra import FIDUCIAL
 from ..score.fitted import FittedScore
 from ..simulation.campaign import simulate
 from .common import Stopwatch, compare_with_exact, settings
