@@ -151,6 +151,8 @@ def test_a_file_becomes_a_posterior_and_a_page(analysis):
     for name in ("posterior.png", "score_field.png", "forecast.png", "checks.png", "coverage.png", "report.html"):
         assert (out / name).exists(), name
     assert np.load(out / "posterior.npz")["chains"].shape == (4, 300, 2)
+    np.testing.assert_allclose(fs.Posterior.load(out / "posterior").mean, drawn["mean"])
+    np.testing.assert_allclose(fs.Forecast.load(out / "forecast").sigma, ahead["sigma"])
     assert fs.load(out / "model").names == ("<b>a</b>", "b")
     page = (out / "report.html").read_text()
     assert "<script>" not in page and "<b>" not in page and "http" not in page
