@@ -56,7 +56,7 @@ again: fs.Simulations = fs.import_simulations("sims.npz")
 # Fits
 training: fs.Training = fs.Training(num_epochs=10)
 recipes: list[fs.Recipe] = [
-    fs.AutoRecipe(),
+    fs.AutoRecipe(density=fs.DensityTrainer(num_members=2)),
     fs.PaperRecipe(),
     fs.ClosedFormRecipe("gaussian"),
     fs.NetworkRecipe(training=training),
