@@ -149,7 +149,7 @@ class Forecast(ResultStage):
         return "" if configuration.num_forecast else "budget.forecast = 0"
 
     def key(self, workspace: Workspace) -> str:
-        """Hash the fit, the point or what it is found from, and the simulations of the forecast."""
+        """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
         c = workspace.configuration
         theta0 = c.forecast_theta0 or workspace.observation_key()
         return digest(FIT.key(workspace), theta0, c.num_forecast, c.seed)
