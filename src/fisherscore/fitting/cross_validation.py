@@ -68,4 +68,4 @@ def cross_validate(rows: Rows, names: Sequence[str], parts: list[np.ndarray]) ->
         for name, each in fits.items()
     }
     risk = ImplicitRisk(edge_weights(rows.u[np.concatenate(parts)]), metric)
-    return CrossValidation(parts, points, fits, scores, terms, risk)
+    return CrossValidation(parts=parts, points=points, fits=fits, scores=scores, terms=terms, risk=risk)
