@@ -55,6 +55,7 @@ def test_the_papers_recipe_draws_the_latent_where_there_is_none():
     assert models[0].provenance["simulations"]["seed"] == 0
 
 
+@pytest.mark.slow
 def test_decomposable_paper_recipe_learns_the_exact_score():
     model = fs.fit(toy_sims(30_000), recipe="paper")
     assert model.provenance["recipe"] == "PaperRecipe" and model.provenance["settings"]["hidden"] == (64, 64)
@@ -76,6 +77,7 @@ def distance(first, second, truth):
     return score_error_of(np.asarray(first, np.float64) - np.asarray(second, np.float64) + truth, truth).mean
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.7, 1.0])
 def test_indecomposable_learns_the_extended_score_not_the_original(sigma):
     """With z = θ + w, w ~ N(0, σ²), the target is the score of N(θ, Σ_n + σ²)."""
@@ -92,6 +94,7 @@ def test_indecomposable_learns_the_extended_score_not_the_original(sigma):
     assert variance < 0.1
 
 
+@pytest.mark.slow
 def test_the_score_does_not_depend_on_the_proposal():
     """Fits under a flat and a strongly peaked proposal differ by no more than their errors against the exact score."""
     peaked = fs.Proposal.of({n: dist.TruncatedNormal(2.0, 1.2, low=-3.0, high=3.0) for n in TOY.proposal.names})
@@ -111,6 +114,7 @@ def test_the_score_does_not_depend_on_the_proposal():
     assert distance(flat[0], lopsided[0] + pull, truth) > 20 * between
 
 
+@pytest.mark.slow
 def test_a_latent_given_only_by_its_log_probability():
     """Laplace noise plus Gaussian noise: the score of their convolution, by quadrature."""
     scale, spread = 1.0, 0.7
@@ -150,6 +154,7 @@ def knuth_poisson(theta, rng):
     return [count]
 
 
+@pytest.mark.slow
 def test_plain_python_with_branches_and_loops_trains_like_any_other():
     proposal, sigma = fs.uniform(rate=(3.0, 9.0)), 1.0
     sims = fs.simulate(fs.from_python(knuth_poisson), proposal, 12_000, latent=fs.GaussianLatent([sigma**2]))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fisherscore.fitting.data import Rows
 from fisherscore.fitting.trainers import DensityTrainer, TrainingRequest
@@ -26,6 +27,7 @@ def draws(num, seed):
     return u, np.stack([first, first * u[:, 1] + rng.normal(size=num)], axis=1)
 
 
+@pytest.mark.slow
 def test_its_score_is_that_of_a_known_density():
     u, x = draws(10_000, 0)
     request = TrainingRequest(Rows(u, x), np.zeros_like(u), np.eye(2), key=jax.random.key(0), progress=False)
