@@ -217,7 +217,7 @@ def _calibrate(
     )
     draws = chains.theta[::_THINNING].swapaxes(0, 1)
     truth = sims.drawn_at[:num]
-    return ranks_of(truth, draws), coverage_of(truth, draws, (model.low, model.high), seed=seed)
+    return ranks_of(truth, draws), coverage_of(truth, draws, (model.low, model.high), seed)
 
 
 def _familiarity_check(model: ScoreModel, x_obs: Any) -> Check:
