@@ -92,7 +92,7 @@ def used(name):
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
 
 if megabytes:
-    small = fs.simulate(fs.from_jax(lambda key, t: t), fs.uniform(a=(0.0, 1.0)), 100)
+    small = fs.simulate(fs.from_jax(lambda key, t: t), fs.uniform(a=(0.0, 1.0)), 100, latent="additive")
     fs.fit(small, recipe=recipe, progress=False)
     limit = used("VmData") + int(megabytes * 2**20)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
@@ -115,7 +115,7 @@ def larger_than_memory(scratch: Path, megabytes: float, num: int, size: int, ste
 
     folder = scratch / "large"
     simulator = fs.from_jax(lambda key, theta: theta + jax.random.normal(key, (size,)), name="large")
-    fs.simulate(simulator, fs.uniform(a=(0.0, 1.0)), num, out=folder, progress=False)
+    fs.simulate(simulator, fs.uniform(a=(0.0, 1.0)), num, latent="additive", out=folder, progress=False)
 
     def run(how: str) -> subprocess.CompletedProcess:
         arguments = [sys.executable, "-c", LIMITED, str(folder), str(megabytes), str(steps), how]

@@ -41,7 +41,7 @@ sims = fs.simulate(
     out=None if folder == "-" else folder, workers=workers or None, progress=False,
 )
 if folder == "-":
-    np.savez(log + ".npz", x=sims.x, theta=sims.theta, latent=sims.latent, status=sims.status)
+    np.savez(log + ".npz", x=sims.x, theta=sims.theta, status=sims.status)
 """
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import fisherscore as fs
 from fisherscore._support.versions import versions, write_json
 from fisherscore.accuracy import score_error_of
-from fisherscore.potentials.closed_form import CLOSED_FORMS
+from fisherscore.potentials.closed_forms import CLOSED_FORMS
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -86,7 +86,8 @@ def neural_likelihood(sims: Any, seed: int, theta: np.ndarray, x: np.ndarray) ->
 
 def measure(problem: Any, method: str, num: int, seed: int, test: tuple[np.ndarray, ...]) -> dict[str, Any]:
     theta, x, truth = test
-    sims = fs.simulate(problem.simulator, problem.proposal, num, seed=seed, progress=False)
+    latent = "additive" if method == "paper" else None
+    sims = fs.simulate(problem.simulator, problem.proposal, num, latent=latent, seed=seed, progress=False)
     started = time.perf_counter()
     scores, own = fitted_score(method, sims, seed, (theta, x))
     seconds = time.perf_counter() - started

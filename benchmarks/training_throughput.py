@@ -20,8 +20,8 @@ import numpy as np
 import optax
 
 from fisherscore._support.versions import versions, write_json
-from fisherscore.fitting.train import Training, latent_score_loss, train
-from fisherscore.potentials.networks import build_network
+from fisherscore.fitting.train import Monitor, Task, Training, latent_score_loss, train
+from fisherscore.potentials.base import build
 
 NETWORKS = {"toy (64, 64)": ((64, 64), 2), "lensing (64, 128, 128)": ((64, 128, 128), 15)}
 HERE = Path(__file__).parent / "results"
@@ -64,7 +64,8 @@ def scanned_loop(network: Any, data: tuple[np.ndarray, ...], batch_size: int, nu
 
     def seconds(epochs: int) -> float:
         settings = Training(num_epochs=epochs, batch_size=batch_size, held_out=0.0, patience=None, decay="none")
-        return train(network, latent_score_loss, data, settings, key=jax.random.key(0), progress=False)[1].seconds
+        task, quiet = Task(latent_score_loss, data), Monitor(progress=False)
+        return train(network, task, settings, key=jax.random.key(0), monitor=quiet)[1].seconds
 
     # Compiling takes as long for the long run as for the short one, so it drops out of the difference.
     return seconds(2 * num_epochs) - seconds(num_epochs)
@@ -81,7 +82,7 @@ def main() -> None:
         num_rows = 40 * options.batch_size
         rng = np.random.default_rng(0)
         data = tuple(rng.normal(size=(num_rows, n)).astype(np.float32) for n in (2, data_size, 2))
-        network = build_network("vector_field", 2, data_size, {"hidden": hidden}, key=jax.random.key(0))
+        network = build("vector_field", 2, data_size, {"hidden": hidden}, key=jax.random.key(0))
         on_device = tuple(jnp.asarray(a) for a in data)
         plain, careful, scanned = [], [], []
         for _ in range(options.repeats):

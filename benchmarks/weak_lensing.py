@@ -124,7 +124,7 @@ def fits(problem: Problem, options: argparse.Namespace) -> Iterator[tuple[str, A
         sims = fs.simulate(problem.simulator, problem.proposal, num, seed=0)
         yield f"default, {num:,} simulations", fs.fit(sims)
     if options.paper_model is None:
-        sims = fs.simulate(problem.simulator, problem.proposal, 100_000, seed=0)
+        sims = fs.simulate(problem.simulator, problem.proposal, 100_000, latent="additive", seed=0)
         papers = [fs.fit(sims, recipe="paper")]
     else:
         papers = [fs.load(path) for path in options.paper_model]

@@ -104,7 +104,7 @@ print(f"estimated error {model.estimated_error:.4f}")
 # ## Check
 #
 # `fs.diagnose` tests what holds for every score, whatever the truth, on rows the fit has not seen. The check of
-# residuals needs the paper's latent noise and is left out for tables.
+# residuals is made only where simulations have a latent, which tables do not.
 
 
 # %%

@@ -63,9 +63,8 @@ proposal = fs.uniform(rate=(50.0, 200.0), energy=(1.0, 4.0), units={"rate": "1/s
 
 # %% [markdown]
 # The order is that of `theta`. The region should hold every parameter value that your data could plausibly have come
-# from, with room to spare; a score outside is an extrapolation, and you are warned. It is not a prior. A simulator that
-# breaks beyond some limit needs a region that stays a little inside it, because 1/200 of each range is added to the
-# parameters as noise.
+# from, with room to spare; a score outside is an extrapolation, and you are warned. It is not a prior. The
+# simulator is never run outside it.
 #
 # ## 3. Look before you simulate
 
@@ -147,8 +146,7 @@ fs.plot.save_figure(fs.plot.identities(checks), "identities.png")
 # ![Deviations of the checks from what every score obeys](../docs/tutorials/images/own_simulator_identities.png)
 #
 # A check fails if it is off by more than its tolerance and by more than chance explains. It is `unclear` if there are
-# too few simulations to tell. The check `residual` is heard only where the noise added to the parameters can tell
-# something, which it cannot when the data say little about them, as here. By default, without `num_posteriors=0`, the
+# too few simulations to tell. The check `residual` is made only where simulations have a latent, which these do not. By default, without `num_posteriors=0`, the
 # posteriors of 200 of the simulations are checked as well, which takes a minute or two more; do it before you publish.
 # What each means, and what to do when it fails:
 #

@@ -22,13 +22,14 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .errors import ModelFolderError as ModelFolderError
     from .errors import SimulationError as SimulationError
     from .errors import TrainingError as TrainingError
+    from .fitting.fit import fit as fit
     from .fitting.recipes import AutoRecipe as AutoRecipe
     from .fitting.recipes import ClosedFormRecipe as ClosedFormRecipe
     from .fitting.recipes import NetworkRecipe as NetworkRecipe
     from .fitting.recipes import PaperRecipe as PaperRecipe
     from .fitting.recipes import Recipe as Recipe
-    from .fitting.recipes import fit as fit
     from .fitting.train import Training as Training
+    from .fitting.trainers import DensityTrainer as DensityTrainer
     from .inference.calibration import check_calibration as check_calibration
     from .inference.compression import Summary as Summary
     from .inference.compression import compress as compress
@@ -50,9 +51,11 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .score.model import FunctionScore as FunctionScore
     from .score.model import ScoreModel as ScoreModel
     from .simulation.campaign import merge_campaigns as merge_campaigns
+    from .simulation.campaign import open_campaign as open_campaign
     from .simulation.campaign import simulate as simulate
     from .simulation.files import export_simulations as export_simulations
     from .simulation.files import import_simulations as import_simulations
+    from .simulation.latent import AdditiveLatent as AdditiveLatent
     from .simulation.latent import CustomLatent as CustomLatent
     from .simulation.latent import GaussianLatent as GaussianLatent
     from .simulation.latent import Latent as Latent
@@ -67,13 +70,11 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .simulation.simulator import from_command as from_command
     from .simulation.simulator import from_jax as from_jax
     from .simulation.simulator import from_python as from_python
-    from .simulation.stored import CampaignStatus as CampaignStatus
-    from .simulation.stored import StoredSimulations as StoredSimulations
-    from .simulation.stored import campaign_status as campaign_status
-    from .simulation.stored import open_campaign as open_campaign
+    from .simulation.status import CampaignStatus as CampaignStatus
+    from .simulation.status import campaign_status as campaign_status
 
 _HOMES = {
-    "simulation.campaign": ("merge_campaigns", "simulate"),
+    "simulation.campaign": ("merge_campaigns", "open_campaign", "simulate"),
     "score.combined": ("CombinedScore", "combine"),
     "inference.compression": ("Summary", "compress"),
     "inference.calibration": ("check_calibration",),
@@ -94,18 +95,20 @@ _HOMES = {
     "inference.fisher_matrix": ("FisherMatrix",),
     "inference.forecast": ("Forecast",),
     "inference.forecasting": ("forecast", "forecast_grid"),
-    "simulation.latent": ("CustomLatent", "GaussianLatent", "Latent"),
+    "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),
-    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe", "fit"),
+    "fitting.fit": ("fit",),
+    "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe"),
     "inference.sampling": ("sample",),
     "score.model": ("FunctionScore", "ScoreModel"),
     "simulation.simulations": ("Simulations", "from_table"),
     "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),
-    "simulation.stored": ("CampaignStatus", "StoredSimulations", "campaign_status", "open_campaign"),
+    "simulation.status": ("CampaignStatus", "campaign_status"),
     "fitting.train": ("Training",),
+    "fitting.trainers": ("DensityTrainer",),
     "simulation.files": ("export_simulations", "import_simulations"),
 }
 _MODULES = ("accuracy", "plot", "problems")

@@ -213,7 +213,7 @@ def simulate(
         from .simulation.campaign import simulate as run_campaign
         from .simulation.proposal import uniform
         from .simulation.simulator import from_command
-        from .simulation.stored import campaign_status
+        from .simulation.status import campaign_status
 
         simulator = from_command(command, timeout=timeout, input_format=input_format)
         ranges = uniform([_range(text) for text in parameter])
@@ -229,7 +229,7 @@ def status(
 ) -> None:
     """Say how far a campaign is, while it runs or afterwards."""
     with _errors():
-        from .simulation.stored import campaign_status
+        from .simulation.status import campaign_status
 
         found = campaign_status(folder)
         typer.echo(json.dumps(asdict(found)) if as_json else str(found))
@@ -254,8 +254,8 @@ def export(
 ) -> None:
     """Write a campaign's simulations to one file that other programs read."""
     with _errors():
+        from .simulation.campaign import open_campaign
         from .simulation.files import export_simulations
-        from .simulation.stored import open_campaign
 
         sims = open_campaign(folder)
         export_simulations(sims, file)

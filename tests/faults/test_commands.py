@@ -142,7 +142,7 @@ def test_arrays_can_be_given_instead_of_json():
     program = "import sys, numpy as np; np.save(sys.argv[2], np.load(sys.argv[1]) + int(sys.argv[3]) * 0)"
     simulator = fs.from_command([sys.executable, "-c", program, "{input}", "{output}", "{seed}"], input_format="npy")
     sims = fs.simulate(simulator, BOX, 4)
-    np.testing.assert_array_equal(sims.x, sims.latent)
+    np.testing.assert_array_equal(sims.x, sims.theta)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_script_in_another_language(tmp_path):
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     sims = fs.simulate(fs.from_command([str(script), "{input}", "{output}", "{seed}"]), fs.uniform(a=(0.0, 1.0)), 12)
     assert (sims.status == "ok").all(), sims.messages
-    assert np.abs(sims.x - 100 * sims.latent).max() < 20 and len(np.unique(sims.x)) > 5
+    assert np.abs(sims.x - 100 * sims.theta).max() < 20 and len(np.unique(sims.x)) > 5
 
 
 SHELL = r"""#!/bin/sh

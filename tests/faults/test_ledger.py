@@ -8,6 +8,8 @@ import pytest
 
 import fisherscore as fs
 from fisherscore.simulation.execution import ledger
+from fisherscore.simulation.records import Record
+from fisherscore.simulation.simulations import Origin
 
 BOX = fs.uniform(a=(0.0, 1.0), b=(2.0, 3.0))
 
@@ -25,11 +27,21 @@ def folder(tmp_path):
 def test_a_campaign_is_the_same_in_memory_and_in_a_folder(folder):
     memory = fs.simulate(fs.from_jax(noise), BOX, 300, seed=1)
     for stored in (fs.open_campaign(folder), fs.simulate(fs.from_jax(noise), BOX, 300, seed=1, out=folder)):
-        for name in ("theta", "latent", "x", "status"):
+        for name in ("theta", "x", "status"):
             np.testing.assert_array_equal(getattr(stored, name), getattr(memory, name))
-        assert stored.provenance == {**memory.provenance, "table": False}
+        assert stored.latent is None and memory.latent is None
+        assert stored.origin == memory.origin == Origin("noise", 1, 300)
         assert stored.fingerprint() == memory.fingerprint()
-        np.testing.assert_allclose(stored.latent_score(), memory.latent_score())
+        assert (stored.folder, memory.folder) == (folder, None)
+
+
+def test_latents_are_kept_in_a_folder(tmp_path):
+    latent = fs.GaussianLatent([0.5, 0.5])
+    memory = fs.simulate(fs.from_jax(noise), BOX, 30, latent=latent)
+    fs.simulate(fs.from_jax(noise), BOX, 30, latent=latent, out=tmp_path)
+    stored = fs.open_campaign(tmp_path)
+    np.testing.assert_array_equal(stored.latent, memory.latent)
+    np.testing.assert_allclose(stored.latent_score(), memory.latent_score())
 
 
 def test_a_campaign_grows_and_its_first_records_stay(folder):
@@ -106,7 +118,7 @@ def test_only_one_process_may_write(folder):
     [
         ({"seed": 2}, "seed was 1, is 2"),
         ({"proposal": fs.uniform(a=(0.0, 1.0), b=(2.0, 4.0))}, "proposal.high"),
-        ({"latent": fs.GaussianLatent([1.0, 1.0])}, "latent.covariance"),
+        ({"latent": fs.GaussianLatent([1.0, 1.0])}, "latent was None, is .*covariance"),
         ({"simulator": fs.from_jax(lambda key, theta: theta, name="noise")}, "simulator.source"),
     ],
 )
@@ -153,12 +165,12 @@ def test_batches_give_every_record_once_in_random_order(folder):
 
 def test_a_record_does_not_depend_on_its_neighbours():
     """Also where drawing the latent multiplies matrices, whose rounding could depend on the batch."""
-    from fisherscore.simulation.campaign import _Plan
+    from fisherscore.simulation.plan import Plan
 
     covariance = np.eye(3) + 0.5
     latent = fs.GaussianLatent(covariance)
     proposal = fs.normal(a=(0.0, 1.0), b=(0.0, 1.0), c=(0.0, 1.0))
-    plan = _Plan(fs.from_jax(noise), proposal, latent, additive=False, seed=3)
+    plan = Plan(fs.from_jax(noise), proposal, latent, seed=3)
     theta, z = plan.parameters(np.arange(500))
     for some in (np.arange(7), np.arange(1, 500, 3), np.array([499])):
         np.testing.assert_array_equal(plan.parameters(some)[0], theta[some])
@@ -170,7 +182,7 @@ def test_a_campaign_ends_well_while_somebody_reads(folder):
         reader = sqlite3.connect(folder / ledger.FILE)
         rows = reader.execute("SELECT * FROM records")
         rows.fetchone()  # a reader in the middle of the table
-        store.set_facts(num_simulations=300)
+        store.set_metadata(num_simulations=300)
     rows.close()
     reader.close()
     assert len(fs.simulate(fs.from_jax(noise), BOX, 500, seed=1, out=folder)) == 500
@@ -194,8 +206,8 @@ def test_what_was_lost_is_run_again_and_failures_are_not(tmp_path):
 
     first = fs.simulate(fs.from_python(odd), BOX, 30, out=tmp_path)
     with ledger.Ledger.create(tmp_path, {}) as store:
-        table = store.read(np.array([3]))
-        store.append([ledger.Row(3, "lost", table.theta[0], table.latent[0], None, "killed")])
+        theta = store.read(np.array([3])).theta[0]
+        store.append([Record(index=3, status="lost", theta=theta, latent=None, x=None, message="killed")])
     assert fs.campaign_status(tmp_path).counts["lost"] == 1
     again = fs.simulate(fs.from_python(odd), BOX, 30, out=tmp_path)
     np.testing.assert_array_equal(again.x, first.x)

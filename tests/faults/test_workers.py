@@ -55,7 +55,7 @@ def test_a_worker_that_dies_costs_one_record(how, status, words):
     simulator = fs.from_python(now_and_then(how), timeout=1.0 if how == "hang" else None)
     sims = fs.simulate(simulator, BOX, 40, workers=2)
     calm = fs.simulate(fs.from_python(now_and_then("nothing")), BOX, 40)
-    odd = (calm.x - calm.latent)[:, 0] > 1.3
+    odd = (calm.x - calm.theta)[:, 0] > 1.3
     assert 0 < odd.sum() < 10
     np.testing.assert_array_equal(sims.status != "ok", odd)
     assert set(sims.status[odd]) == {status} and all(words in m for m in sims.messages.values())

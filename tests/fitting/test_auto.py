@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
-from fisherscore.fitting.trainers import DensityTrainer
 
 # Together they take minutes; the docstrings of the recipes are the quick look.
 pytestmark = pytest.mark.slow
@@ -36,7 +35,7 @@ def test_auto_is_accurate_and_knows_its_error(name, bound):
 def test_networks_join_where_closed_forms_fail_and_only_there():
     problem = fs.problems.two_signs()
     forms = ("location_scale",)
-    density = DensityTrainer(num_members=2, num_steps=2_000)
+    density = fs.DensityTrainer(num_members=2, num_steps=2_000)
     recipe = fs.AutoRecipe(closed_forms=forms, density=density)
     alone = fs.accuracy.score_error(fitted(problem, 3_000, recipe=fs.ClosedFormRecipe(*forms)), problem).mean
     model = fitted(problem, 3_000, recipe=recipe)

@@ -1,21 +1,12 @@
 """Ranking and weighing scores without the truth: implicit score matching under any design."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisherscore.fitting.implicit_risk import (
-    edge_noise,
-    edge_weight,
-    fewest,
-    implicit_terms,
-    risk,
-    stack_weights,
-    to_scale,
-    weight_beside,
-)
+from fisherscore.fitting.data import Rows
+from fisherscore.fitting.implicit_risk import ImplicitRisk, Terms, edge_weights
 
 RNG = np.random.default_rng(0)
 SIGMA = 0.3
@@ -43,12 +34,12 @@ DESIGNS = {
 }
 
 
-def edges(u):
-    return np.asarray(jax.vmap(edge_weight)(jnp.asarray(u)))
+def terms(function, u, x, metric):
+    return Terms.of(function, Rows(u, x), metric)
 
 
 def test_the_weight_vanishes_at_the_edge_and_beyond():
-    values = edges(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, -1.2], [0.9, 0.0]]))
+    values = edge_weights(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, -1.2], [0.9, 0.0]]))
     assert values[0] == 1 and values[1] == values[2] == 0 and 0 < values[3] < 1
 
 
@@ -56,27 +47,26 @@ def test_the_weight_vanishes_at_the_edge_and_beyond():
 def test_the_exact_score_has_the_smallest_loss_under_any_design(design):
     u, x = rows(DESIGNS[design])
     metric = np.array([[SIGMA**2]])
-    weight = edges(u)
-    exact = risk(implicit_terms(Line(1.0), u, x, metric), weight, metric)
+    risk = ImplicitRisk(edge_weights(u), metric)
+    exact = risk.loss(terms(Line(1.0), u, x, metric))
     for wrong in (Line(1.3), Line(0.7), Line(1.0, 0.5)):
-        loss = risk(implicit_terms(wrong, u, x, metric), weight, metric)
-        excess = loss - exact
+        excess = risk.loss(terms(wrong, u, x, metric)) - exact
         assert excess.mean() > 3 * excess.std() / np.sqrt(len(excess))
 
 
 def test_weights_undo_factors_and_drop_what_adds_nothing():
     u, x = rows(DESIGNS["uniform"])
     metric = np.array([[SIGMA**2]])
-    members = [implicit_terms(n, u, x, metric) for n in (Line(2.0), Line(0.0, 1.0))]
-    found = stack_weights(members, edges(u), metric)
-    np.testing.assert_allclose(found[0], 0.5, atol=0.02)
-    assert found[1] < 0.05
+    members = [terms(n, u, x, metric) for n in (Line(2.0), Line(0.0, 1.0))]
+    weights = ImplicitRisk(edge_weights(u), metric).stack_weights(members)
+    np.testing.assert_allclose(weights[0], 0.5, atol=0.02)
+    assert weights[1] < 0.05
 
 
 def jackknifed(num_parts, noise, num=4_000):
     """Scores of two members with every part left out: the truth, and noise of given variances (inside, at the edge)."""
     u = np.linspace(-1, 1, num)
-    weights = edges(u[:, None])
+    weights = edge_weights(u[:, None])
     spread = np.sqrt([[np.where(weights > 0.5, inside, edge)] for inside, edge in noise])  # (members, 1, num)
     # The means of independent parts, each left out in turn, spread by 1 / (parts − 1) of the whole's standard error.
     parts = spread * RNG.normal(size=(len(noise), num_parts, num)) * np.sqrt(num_parts)
@@ -86,18 +76,19 @@ def jackknifed(num_parts, noise, num=4_000):
 
 def test_noise_at_the_edge_is_found_and_that_inside_is_not_counted_twice():
     scores, weights = jackknifed(5, [(0.1, 0.5), (0.3, 0.3)])
-    found = edge_noise(scores, weights, np.eye(1))
+    noise = ImplicitRisk(weights, np.eye(1)).edge_noise(scores)
     inside = weights.mean()
     # Between the weights 0 and 1 the two regions mix a little, so the difference of 0.4 is not seen whole.
-    assert 0.25 < found[0, 0] / (inside * (1 - inside)) < 0.45
-    assert found[1, 1] < 0.05 * found[0, 0]
+    assert 0.25 < noise[0, 0] / (inside * (1 - inside)) < 0.45
+    assert noise[1, 1] < 0.05 * noise[0, 0]
 
 
 def test_a_member_wild_at_the_edge_loses_its_weight_though_the_loss_does_not_see_it():
     u, x = rows(DESIGNS["uniform"])
-    members = [implicit_terms(n, u, x, np.eye(1)) for n in (Line(1.0, 0.5), Line(1.0))]
-    blind = stack_weights(members, edges(u), np.eye(1))
-    seen = stack_weights(members, edges(u), np.eye(1), np.diag([0.0, 1e3]))
+    members = [terms(n, u, x, np.eye(1)) for n in (Line(1.0, 0.5), Line(1.0))]
+    risk = ImplicitRisk(edge_weights(u), np.eye(1))
+    blind = risk.stack_weights(members)
+    seen = risk.stack_weights(members, np.diag([0.0, 1e3]))
     assert blind[1] > 0.8 and blind[0] < 0.2
     assert seen[1] < 0.1 and seen[0] > 0.8
 
@@ -106,21 +97,23 @@ def test_members_that_hardly_help_are_left_out_and_those_that_do_are_kept():
     u, x = rows(DESIGNS["uniform"])
     metric = np.array([[SIGMA**2]])
     # The second is worse than the first wherever there are data; of the last two each has what the other lacks.
-    alike = [implicit_terms(n, u, x, metric) for n in (Line(1.0), Line(1.0, 0.2))]
-    found = fewest(alike, edges(u), metric)
-    assert found[1] == 0.0 and found[0] == pytest.approx(1.0, abs=0.03)
-    opposite = [implicit_terms(n, u, x, metric) for n in (Line(1.0, 0.7), Line(1.0, -0.7))]
-    np.testing.assert_allclose(fewest(opposite, edges(u), metric), 0.5, atol=0.05)
+    alike = [terms(n, u, x, metric) for n in (Line(1.0), Line(1.0, 0.2))]
+    risk = ImplicitRisk(edge_weights(u), metric)
+    weights = risk.sparse_weights(alike)
+    assert weights[1] == 0.0 and weights[0] == pytest.approx(1.0, abs=0.03)
+    opposite = [terms(n, u, x, metric) for n in (Line(1.0, 0.7), Line(1.0, -0.7))]
+    np.testing.assert_allclose(risk.sparse_weights(opposite), 0.5, atol=0.05)
 
 
 def test_a_scale_within_errors_of_one_is_one_and_any_other_is_kept():
     u, x = rows(DESIGNS["uniform"])
     metric = np.array([[SIGMA**2]])
+    risk = ImplicitRisk(edge_weights(u), metric)
 
     def scaled(factor):
-        members = [implicit_terms(Line(factor), u, x, metric)]
-        found = stack_weights(members, edges(u), metric)
-        return found[0], to_scale(found, members, edges(u), metric)[0]
+        members = [terms(Line(factor), u, x, metric)]
+        weights = risk.stack_weights(members)
+        return weights[0], risk.with_unit_sum(weights, members)[0]
 
     free, one = scaled(1.0)
     assert free != one == 1.0
@@ -131,10 +124,11 @@ def test_a_scale_within_errors_of_one_is_one_and_any_other_is_kept():
 def test_a_network_may_take_weight_and_not_give_it():
     u, x = rows(DESIGNS["uniform"])
     metric = np.array([[SIGMA**2]])
-    exact, half, waves = (implicit_terms(n, u, x, metric) for n in (Line(1.0), Line(0.5), Line(0.0, 1.0)))
-    keep, weight = weight_beside(half, exact, edges(u), metric)
+    exact, half, waves = (terms(n, u, x, metric) for n in (Line(1.0), Line(0.5), Line(0.0, 1.0)))
+    risk = ImplicitRisk(edge_weights(u), metric)
+    keep, weight = risk.joint_weights(half, exact)
     assert keep + 2 * weight == pytest.approx(2.0, abs=0.1) and keep <= 1.0
     # Alone it would be doubled; beside a network that says nothing it is left as it was.
-    assert stack_weights([half, waves], edges(u), metric)[0] > 1.9
-    keep, weight = weight_beside(half, waves, edges(u), metric)
+    assert risk.stack_weights([half, waves])[0] > 1.9
+    keep, weight = risk.joint_weights(half, waves)
     assert keep == 1.0 and weight == pytest.approx(0.0, abs=0.1)

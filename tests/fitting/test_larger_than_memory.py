@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
-from fisherscore.simulation.stored import StoredSimulations
+from fisherscore.simulation.stores import CampaignStore
 
 NUM, SIZE = 4_000, 200
 
@@ -19,16 +19,16 @@ def folder(tmp_path_factory):
 
 
 def test_a_network_learns_from_parts_without_the_whole_being_read(folder, monkeypatch):
-    monkeypatch.setattr(StoredSimulations, "_table", property(lambda self: pytest.fail("the whole was read")))
+    monkeypatch.setattr(CampaignStore, "records", property(lambda self: pytest.fail("the whole was read")))
     reads = []
-    windows = StoredSimulations.windows
+    windows = fs.Simulations.windows
 
     def counted(self, size, *, seed=0):
         for part in windows(self, size, seed=seed):
             reads.append(part.x)
             yield part
 
-    monkeypatch.setattr(StoredSimulations, "windows", counted)
+    monkeypatch.setattr(fs.Simulations, "windows", counted)
     recipe = fs.NetworkRecipe("vector_field", {"hidden": (16,)}, num_steps=600)
     sims = fs.open_campaign(folder)
     model = fs.fit(sims, recipe=recipe, memory=0.99 * sims.num_bytes / 2**30)

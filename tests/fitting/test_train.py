@@ -6,7 +6,7 @@ import optax
 import pytest
 
 import fisherscore as fs
-from fisherscore.fitting.train import Training, latent_score_loss, train
+from fisherscore.fitting.train import Monitor, Task, Training, latent_score_loss, train
 from fisherscore.potentials.networks import MLP
 
 KEY = jax.random.key(4)
@@ -30,7 +30,7 @@ def test_full_batch_equals_a_plain_loop_over_optax():
     """The scanned loop does what a reader of the paper would write by hand."""
     data = rows()
     settings = Training(num_epochs=25, batch_size=None, learning_rate=1e-2, decay="none", held_out=0.0, patience=None)
-    trained, history = train(network(), loss, data, settings, key=KEY)
+    trained, history = train(network(), Task(loss, data), settings, key=KEY)
 
     by_hand, optimiser = network(), optax.adam(1e-2)
     state = optimiser.init(eqx.filter(by_hand, eqx.is_array))
@@ -48,7 +48,7 @@ def test_full_batch_equals_a_plain_loop_over_optax():
 
 def test_minibatches_learn_and_keep_the_best_held_out_epoch():
     trained, history = train(
-        network(), loss, rows(2000), Training(num_epochs=60, batch_size=32, learning_rate=1e-2), key=KEY
+        network(), Task(loss, rows(2000)), Training(num_epochs=60, batch_size=32, learning_rate=1e-2), key=KEY
     )
     assert np.nanmin(history.held_out_loss) == history.held_out_loss[history.best_epoch - 1]
     assert history.held_out_loss[history.best_epoch - 1] < 0.02 < history.held_out_loss[0]
@@ -60,7 +60,7 @@ def test_early_stopping_stops_after_patience_whatever_the_chunk():
     def useless(network, key, batch):
         return loss(network, key, batch) * 0.0 + 1.0
 
-    _, history = train(network(), useless, rows(), Training(num_epochs=1000, patience=7, batch_size=64), key=KEY)
+    _, history = train(network(), Task(useless, rows()), Training(num_epochs=1000, patience=7, batch_size=64), key=KEY)
     assert history.stopped_early and history.num_epochs == 8 and history.best_epoch == 1
 
 
@@ -72,7 +72,7 @@ def test_as_many_compilations_for_a_long_fit_as_for_a_short_one():
             traces.append(1)
             return loss(network, key, batch)
 
-        _, history = train(network(), counted, rows(), Training(num_epochs=num_epochs, patience=None), key=KEY)
+        _, history = train(network(), Task(counted, rows()), Training(num_epochs=num_epochs, patience=None), key=KEY)
         assert history.num_epochs == num_epochs
         return len(traces)
 
@@ -84,7 +84,7 @@ def test_a_loss_that_is_not_finite_stops_with_advice():
         return jnp.log(loss(network, key, batch) - 0.2)
 
     with pytest.raises(fs.TrainingError, match=r"loss became nan in epoch \d+.*learning rate"):
-        train(network(), breaks, rows(), Training(num_epochs=300, learning_rate=1e-2, patience=None), key=KEY)
+        train(network(), Task(breaks, rows()), Training(num_epochs=300, learning_rate=1e-2, patience=None), key=KEY)
 
 
 class Interrupted(Exception):
@@ -111,12 +111,14 @@ def interrupted_after(num_chunks, monkeypatch):
 
 def test_resume_gives_the_same_losses_and_weights(tmp_path, monkeypatch):
     settings = Training(num_epochs=40, batch_size=32, patience=None)
-    whole, history = train(network(), loss, rows(), settings, key=KEY)
+    whole, history = train(network(), Task(loss, rows()), settings, key=KEY)
     with monkeypatch.context() as patch:
         interrupted_after(12, patch)
         with pytest.raises(Interrupted):
-            train(network(), loss, rows(), settings, key=KEY, checkpoint=tmp_path / "check")
-    resumed, history_2 = train(network(), loss, rows(), settings, key=KEY, checkpoint=tmp_path / "check")
+            train(network(), Task(loss, rows()), settings, key=KEY, monitor=Monitor(checkpoint=tmp_path / "check"))
+    resumed, history_2 = train(
+        network(), Task(loss, rows()), settings, key=KEY, monitor=Monitor(checkpoint=tmp_path / "check")
+    )
     np.testing.assert_array_equal(history.loss, history_2.loss)
     np.testing.assert_array_equal(history.held_out_loss, history_2.held_out_loss)
     assert history.best_epoch == history_2.best_epoch
@@ -126,17 +128,23 @@ def test_resume_gives_the_same_losses_and_weights(tmp_path, monkeypatch):
 
 def test_resume_refuses_another_fit(tmp_path):
     settings = Training(num_epochs=3, batch_size=32)
-    train(network(), loss, rows(), settings, key=KEY, checkpoint=tmp_path / "check")
+    train(network(), Task(loss, rows()), settings, key=KEY, monitor=Monitor(checkpoint=tmp_path / "check"))
     other = Training(num_epochs=4, batch_size=32)
     with pytest.raises(fs.ModelFolderError, match="num_epochs was 3, is 4"):
-        train(network(), loss, rows(), other, key=KEY, checkpoint=tmp_path / "check")
+        train(network(), Task(loss, rows()), other, key=KEY, monitor=Monitor(checkpoint=tmp_path / "check"))
     with pytest.raises(fs.ModelFolderError, match="the simulations differ"):
-        train(network(), loss, rows(301), settings, key=KEY, checkpoint=tmp_path / "check")
+        train(network(), Task(loss, rows(301)), settings, key=KEY, monitor=Monitor(checkpoint=tmp_path / "check"))
     with pytest.raises(fs.ModelFolderError, match="the seed differs"):
-        train(network(), loss, rows(), settings, key=jax.random.key(5), checkpoint=tmp_path / "check")
+        train(
+            network(),
+            Task(loss, rows()),
+            settings,
+            key=jax.random.key(5),
+            monitor=Monitor(checkpoint=tmp_path / "check"),
+        )
     (tmp_path / "check" / "state.safetensors").write_bytes(b"short")
     with pytest.raises(fs.ModelFolderError, match="not a safetensors file"):
-        train(network(), loss, rows(), settings, key=KEY, checkpoint=tmp_path / "check")
+        train(network(), Task(loss, rows()), settings, key=KEY, monitor=Monitor(checkpoint=tmp_path / "check"))
 
 
 def test_the_papers_loss_is_the_mean_square():
@@ -146,6 +154,6 @@ def test_the_papers_loss_is_the_mean_square():
 
 
 def test_progress_bar_shows_losses(capsys):
-    train(network(), loss, rows(), Training(num_epochs=5, batch_size=32), key=KEY, progress=True)
+    train(network(), Task(loss, rows()), Training(num_epochs=5, batch_size=32), key=KEY, monitor=Monitor(progress=True))
     shown = capsys.readouterr().err
     assert "5/5" in shown and "loss" in shown and "held-out" in shown

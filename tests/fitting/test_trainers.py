@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fisherscore.fitting.trainers import DensityTrainer
-from fisherscore.potentials.networks import build_network
+from fisherscore.fitting.data import Rows
+from fisherscore.fitting.trainers import DensityTrainer, TrainingRequest
+from fisherscore.potentials.base import build
 
 
 def log_density(theta, x):
@@ -27,19 +28,23 @@ def draws(num, seed):
 
 def test_its_score_is_that_of_a_known_density():
     u, x = draws(10_000, 0)
-    network, scale, history = DensityTrainer(num_steps=2_000).fit((u, x), key=jax.random.key(0), progress=False)
+    request = TrainingRequest(Rows(u, x), np.zeros_like(u), np.eye(2), key=jax.random.key(0), progress=False)
+    trained = DensityTrainer(num_steps=2_000).fit(request)
+    network = trained.potential
     u, x = draws(1_000, 1)
     exact = np.asarray(jax.vmap(jax.grad(log_density))(u, x))
-    learned = scale * np.asarray(jax.jit(jax.vmap(network.__call__))(u.astype(np.float32), x.astype(np.float32)))
+    learned = trained.scale * np.asarray(
+        jax.jit(jax.vmap(network.__call__))(u.astype(np.float32), x.astype(np.float32))
+    )
     assert np.mean((learned - exact) ** 2) < 0.15 * np.mean(exact**2)
-    untrained = build_network("mixture_density", 2, 2, network.settings, key=jax.random.key(0))
+    untrained = build("mixture_density", 2, 2, network.settings, key=jax.random.key(0))
     poor = np.asarray(jax.jit(jax.vmap(untrained.__call__))(u.astype(np.float32), x.astype(np.float32)))
     assert np.mean((poor - exact) ** 2) > 0.9 * np.mean(exact**2)
-    assert history.best_epoch > 1
+    assert trained.history.best_epoch > 1
 
 
 def test_it_is_normalised():
-    network = build_network("mixture_density", 1, 2, {"hidden": (8, 8), "num_components": 3}, key=jax.random.key(1))
+    network = build("mixture_density", 1, 2, {"hidden": (8, 8), "num_components": 3}, key=jax.random.key(1))
     points = np.linspace(-9, 9, 301)
     grid = np.stack(np.meshgrid(points, points, indexing="ij"), axis=-1).reshape(-1, 2).astype(np.float32)
     for theta in (-1.0, 0.7):

@@ -52,7 +52,7 @@ def test_noise_added_by_simulate_is_accounted_for():
         latent_covariance=0.4 * COVARIANCE,
         proposal=fs.uniform(theta1=(-10.0, 10.0), theta2=(-10.0, 10.0)),
     )
-    sims = fs.simulate(wide.simulator, wide.proposal, 40_000, seed=5)
+    sims = fs.simulate(wide.simulator, wide.proposal, 40_000, latent="additive", seed=5)
     diagnosis = fs.diagnose(wide.exact_model(), sims, num_posteriors=0)
     assert [c.verdict for c in diagnosis.checks] == ["pass"] * 4
     scaled = fs.FunctionScore(wide.proposal, (2,), score=lambda t, x: 1.3 * wide.exact_model().score_one(t, x))

@@ -194,7 +194,7 @@ def test_equal_seeds_do_not_share_noise():
     """A model must not be judged on the noise it was trained on, though every seed is 0 unless told otherwise."""
     simulator = fs.from_python(lambda t, rng: t + rng.normal(size=1))
     sims = fs.simulate(simulator, fs.uniform(a=(-1.0, 1.0)), 500)
-    noise = (sims.x - sims.latent)[:, 0]
+    noise = (sims.x - sims.theta)[:, 0]
     mock = simulator.draw(np.zeros((500, 1)))[:, 0]
     assert abs(np.corrcoef(noise, mock)[0, 1]) < 0.2
     from fisherscore.simulation.execution.run import forecast_stream

@@ -23,11 +23,46 @@ def simulator(request):
     return fs.from_python(python_noise) if request.param == "python" else fs.from_jax(jax_noise, batch_size=8)
 
 
-def test_records_do_not_depend_on_how_many_follow(simulator):
-    few, many = (fs.simulate(simulator, BOX, n, seed=5) for n in (37, 300))
-    for name in ("theta", "latent", "x"):
+@pytest.mark.parametrize("latent", [None, "additive"])
+def test_records_do_not_depend_on_how_many_follow(simulator, latent):
+    few, many = (fs.simulate(simulator, BOX, n, latent=latent, seed=5) for n in (37, 300))
+    for name in ("theta", "x") if latent is None else ("theta", "latent", "x"):
         np.testing.assert_array_equal(getattr(few, name), getattr(many, name)[:37])
     assert (fs.simulate(simulator, BOX, 37, seed=6).x != few.x).all()
+
+
+def run_and_note(latent):
+    """Simulate, and note where the simulator is called."""
+    called_at = []
+
+    def simulator(theta, rng):
+        called_at.append(np.array(theta))
+        return python_noise(theta, rng)
+
+    sims = fs.simulate(fs.from_python(simulator), BOX, 2_000, latent=latent, seed=3)
+    return np.array(called_at), sims
+
+
+def test_x_is_drawn_at_theta_and_never_outside_the_range():
+    called_at, sims = run_and_note(None)
+    np.testing.assert_array_equal(called_at, sims.theta)
+    assert BOX.inside(called_at).all()
+    assert sims.latent is None and sims.latent_model is None
+    np.testing.assert_array_equal(sims.drawn_at, sims.theta)
+
+
+def test_the_papers_noise_is_added_to_theta_where_it_is_asked_for():
+    """The control of the test above: here the simulator is called outside the range."""
+    plain = fs.simulate(fs.from_python(python_noise), BOX, 2_000, seed=3)
+    called_at, sims = run_and_note("additive")
+    np.testing.assert_array_equal(called_at, sims.latent)
+    assert not BOX.inside(called_at).all() and BOX.inside(sims.theta).all()
+    np.testing.assert_array_equal(sims.theta, plain.theta)
+    noise = sims.latent - sims.theta
+    np.testing.assert_allclose(noise.std(axis=0), 1 / 200, rtol=0.05)
+    np.testing.assert_allclose(sims.latent_score(), noise * 200**2, rtol=1e-3, atol=0.5)
+    np.testing.assert_array_equal(sims.drawn_at, sims.latent)
+    np.testing.assert_allclose(sims.x - sims.latent, plain.x - plain.theta, atol=1e-12)
 
 
 def test_x_is_drawn_at_the_latent(simulator):
@@ -83,7 +118,7 @@ def test_few_failures_only_warn():
     sims = fs.simulate(fs.from_python(lambda t, rng: t if t[0] > 0.004 else t * np.nan), BOX, 1000)
     assert 0 < sims.failure_rate < 0.01
     with pytest.warns(fs.FisherScoreWarning, match="simulations failed"):
-        fs.fit(sims, recipe=fs.NetworkRecipe(num_steps=20))
+        fs.fit(sims, recipe=fs.ClosedFormRecipe())
 
 
 def test_nan_in_x_from_jax_is_a_recorded_failure():

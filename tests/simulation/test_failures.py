@@ -77,15 +77,16 @@ def test_without_failures_there_are_no_weights():
     assert fs.simulate(problem.simulator, problem.proposal, 50).ok().weights is None
 
 
-def test_data_drawn_at_the_latent_need_no_weights():
-    """With additive noise, auto uses (z, x): p(x | z, success) = p(x | z), however many fail at one end."""
+@pytest.mark.parametrize("latent", [None, "additive"])
+def test_data_drawn_at_their_parameters_need_no_weights(latent):
+    """Auto uses x and the parameters v it was drawn at: p(x | v, success) = p(x | v), however many fail at one end."""
 
     def fails(theta, rng):
         if rng.uniform() < 0.2 * theta[0]:
             raise ValueError("too far out")
         return theta + rng.normal(size=3)
 
-    sims = fs.simulate(fs.from_python(fails), fs.uniform(a=(0.0, 4.0)), 3_000)
+    sims = fs.simulate(fs.from_python(fails), fs.uniform(a=(0.0, 4.0)), 3_000, latent=latent)
     assert sims.failure_rate > 0.3
     with pytest.raises(fs.ArgumentError, match="failed"):
         fs.fit(sims)

@@ -24,15 +24,21 @@ def sometimes(theta, rng):
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".h5", ".hdf5"])
-def test_what_is_exported_comes_back(tmp_path, suffix):
-    sims = fs.simulate(fs.from_python(sometimes), BOX, 50)
+@pytest.mark.parametrize("latent", [None, "additive", fs.GaussianLatent([0.1, 0.1])], ids=["none", "additive", "own"])
+def test_what_is_exported_comes_back(tmp_path, suffix, latent):
+    sims = fs.simulate(fs.from_python(sometimes), BOX, 50, latent=latent)
     fs.export_simulations(sims, tmp_path / f"s{suffix}")
     back = fs.import_simulations(tmp_path / f"s{suffix}")
-    for name in ("theta", "latent", "x", "status"):
+    for name in ("theta", "x", "status"):
         np.testing.assert_array_equal(getattr(back, name), getattr(sims, name))
-    assert back.messages == sims.messages and back.provenance == sims.provenance
+    assert back.messages == sims.messages and back.origin == sims.origin
+    assert type(back.latent_model) is type(sims.latent_model)
     assert back.proposal.names == BOX.names and back.proposal.units == BOX.units
-    np.testing.assert_allclose(back.latent_score(), sims.latent_score())
+    if latent is None:
+        assert back.latent is None and sims.latent is None
+    else:
+        np.testing.assert_array_equal(back.latent, sims.latent)
+        np.testing.assert_allclose(back.latent_score(), sims.latent_score())
     assert [p.name for p in tmp_path.iterdir()] == [f"s{suffix}"]
 
 

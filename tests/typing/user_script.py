@@ -39,13 +39,14 @@ def log_prob_latent(theta: jax.Array, z: jax.Array) -> jax.Array:
     return -jnp.abs(z - theta).sum()
 
 
+additive: fs.GaussianLatent = fs.AdditiveLatent([0.1, 0.1])
 custom: fs.Latent = fs.CustomLatent(sample_latent, log_prob=log_prob_latent)
 
 # Simulations
 sims: fs.Simulations = fs.simulate(simulator, proposal, 2_000, seed=0, latent=custom)
 kept: fs.Simulations = fs.simulate(simulator, proposal, 2_000, out="runs/mine", workers=2)
 table: fs.Simulations = fs.from_table(sims.theta, sims.x, proposal)
-stored: fs.StoredSimulations = fs.open_campaign("runs/mine")
+stored: fs.Simulations = fs.open_campaign("runs/mine")
 joined: fs.Simulations = fs.merge_campaigns("runs/all", ["runs/1", "runs/2"])
 status: fs.CampaignStatus = fs.campaign_status("runs/mine")
 print(status.num_done, status.counts, len(stored), sims.status)

@@ -1,14 +1,8 @@
-"""Smooth functions of θ: Legendre polynomials on the training region, shrunk by as much as the data ask for.
+"""Smooth functions of θ: products of Legendre polynomials on the training region.
 
-Everywhere a smooth function of the parameters is wanted (a mean, a log variance), it is a sum of products of Legendre
-polynomials P_e(u), u = θ scaled to [−1, 1], normalised so that they are orthonormal under uniform u. Coefficients have
-the Gaussian prior
-
-    variance of c_e = a ρ^(|e| − 1) / e!,    e! = Π_j e_j!,
-
-which falls with the degree as fast as for a smooth (squared-exponential) random function; a sets the size, ρ how fast
-the function varies. Both are found by the marginal likelihood of the data (empirical Bayes), so that a high degree
-costs nothing where it is not needed and there is no degree to choose. The constant has no prior.
+Everywhere a smooth function of the parameters is wanted (a mean, a log variance, a chance of success), it is a sum of
+products of Legendre polynomials P_e(u), u = θ scaled to [−1, 1], normalised so that they are orthonormal under uniform
+u. A :class:`Basis` is all products up to a total degree.
 """
 
 import functools
@@ -19,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-_DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
-SIZES = np.logspace(-8, 6, 57)
-_LARGEST_DEGREE = 10
+_MAX_DEGREE = 10
 
 Exponents = tuple[tuple[int, ...], ...]
 
@@ -35,10 +27,10 @@ def exponents_up_to(num_parameters: int, degree: int) -> Exponents:
     return tuple(tuple(c.count(i) for i in range(num_parameters)) for c in chosen)
 
 
-def affordable_degree(num_parameters: int, num_rows: int, most_terms: int) -> int:
-    """Return the largest degree that leaves two rows a term and no more than ``most_terms``; at least 1."""
-    allowed = min(most_terms, num_rows / 2)
-    degrees = range(1, _LARGEST_DEGREE + 1)
+def affordable_degree(num_parameters: int, num_rows: int, max_terms: int) -> int:
+    """Return the largest degree that leaves two rows a term and no more than ``max_terms``; at least 1."""
+    allowed = min(max_terms, num_rows / 2)
+    degrees = range(1, _MAX_DEGREE + 1)
     return max([1, *(d for d in degrees if math.comb(num_parameters + d, num_parameters) <= allowed)])
 
 
@@ -76,71 +68,29 @@ def legendre_gradient(u: np.ndarray, exponents: Exponents) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Shrunk:
-    """Fitted coefficients (terms, columns), the effective number of coefficients of each column, and the decay ρ."""
+class Basis:
+    """All products of Legendre polynomials of p parameters up to a total degree, the constant first."""
 
-    coefficients: np.ndarray
-    freedom: np.ndarray
-    decay: float
+    num_parameters: int
+    degree: int
 
+    @classmethod
+    def affordable(cls, num_parameters: int, num_rows: int, max_terms: int) -> "Basis":
+        """Choose the degree by :func:`affordable_degree`."""
+        return cls(num_parameters, affordable_degree(num_parameters, num_rows, max_terms))
 
-def shrink(
-    grams: np.ndarray,
-    products: np.ndarray,
-    exponents: Exponents,
-    *,
-    shared: bool,
-    information: np.ndarray | None = None,
-    decays: tuple[float, ...] | None = None,
-) -> Shrunk:
-    """Fit columns by empirical Bayes from the normal equations XᵀX c = XᵀY, the noise having variance one.
+    @property
+    def exponents(self) -> Exponents:
+        """The exponents of every term."""
+        return exponents_up_to(self.num_parameters, self.degree)
 
-    ``grams`` holds XᵀX, one (terms, terms) matrix a column, or a single one for all, to be multiplied by each column's
-    ``information``; ``products`` is XᵀY, (terms, columns). All columns share the decay ρ, the best of ``decays``; the
-    size a is shared too, or each column's own.
-    """
-    num_columns = products.shape[1]
-    one_gram = grams.ndim == 2
-    information = np.ones(num_columns) if information is None else information
-    best: tuple[float, float, list[float]] | None = None
-    for decay in decays or _DECAYS:
-        prior = _prior(exponents, decay)
-        evidence = np.zeros((num_columns, len(SIZES)))
-        for column in range(num_columns):
-            if column == 0 or not one_gram:
-                eigenvalues, project = _whitened(grams if one_gram else grams[column], prior)
-            power = (project.T @ products[:, column]) ** 2
-            scaled = np.outer(SIZES, information[column] * eigenvalues)
-            evidence[column] = 0.5 * ((SIZES[:, None] * power) / (1 + scaled) - np.log1p(scaled)).sum(axis=1)
-        if shared:
-            evidence = np.broadcast_to(evidence.sum(axis=0), evidence.shape) / num_columns
-        total = evidence.max(axis=1).sum()
-        if best is None or total > best[0]:
-            best = (total, decay, [SIZES[i] for i in evidence.argmax(axis=1)])
-    assert best is not None
-    _, decay, sizes = best
-    coefficients, freedom = np.empty_like(products), np.empty(num_columns)
-    for column in range(num_columns):
-        gram = information[column] * (grams if one_gram else grams[column])
-        penalised = gram + np.diag(1.0 / (sizes[column] * _prior(exponents, decay)))
-        solved = np.linalg.solve(penalised, np.column_stack([products[:, column], gram]))
-        coefficients[:, column], freedom[column] = solved[:, 0], np.trace(solved[:, 1:])
-    return Shrunk(coefficients, freedom, decay)
+    def __len__(self) -> int:
+        return len(self.exponents)
 
+    def __call__(self, u: Any, array_module: Any = np) -> Any:
+        """Evaluate all terms at u of shape (..., p), in NumPy or in JAX."""
+        return legendre(u, self.exponents, array_module)
 
-def _prior(exponents: Exponents, decay: float) -> np.ndarray:
-    """Prior variances for size one; so large for the constant that it is free."""
-    index = np.array(exponents)
-    factorials = np.array([math.prod(math.factorial(k) for k in e) for e in exponents], float)
-    degree = index.sum(axis=1)
-    return np.where(degree > 0, decay ** np.maximum(degree - 1.0, 0.0) / factorials, 1e12)
-
-
-def _whitened(gram: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Diagonalise the Gram matrix of all terms but the constant, which is projected out, in units of the prior."""
-    scale = np.sqrt(prior[1:])
-    onto_constant = gram[0, 1:] / gram[0, 0]
-    rest = gram[1:, 1:] - np.outer(gram[1:, 0], onto_constant)
-    eigenvalues, vectors = np.linalg.eigh(scale[:, None] * rest * scale)
-    project = scale[:, None] * vectors
-    return np.maximum(eigenvalues, 0.0), np.vstack([-onto_constant @ project, project])
+    def gradient(self, u: np.ndarray) -> np.ndarray:
+        """Differentiate all terms at points (n, p); shape (n, terms, p)."""
+        return legendre_gradient(u, self.exponents)

@@ -22,20 +22,21 @@ from .. import plot
 from .._support.text import duration
 from .._support.versions import versions
 from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError, SimulationError
-from ..fitting.recipes import MOST_FAILURES, fit
+from ..fitting.checks import MAX_FAILURE_RATE
+from ..fitting.fit import fit
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.forecasting import forecast
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample
 from ..score.fitted import FittedScore, load
-from ..simulation.campaign import merge_campaigns, simulate
+from ..simulation.campaign import merge_campaigns, open_campaign, simulate
 from ..simulation.execution.ledger import FILE as LEDGER
 from ..simulation.execution.ledger import Ledger
 from ..simulation.execution.run import OK
 from ..simulation.preflight import check_simulator
 from ..simulation.simulations import Simulations
-from ..simulation.stored import StoredSimulations, campaign_status, open_campaign
+from ..simulation.status import campaign_status
 from .configuration import Configuration
 from .report import write_report
 
@@ -83,7 +84,15 @@ class Analysis:
             def run(count: int, out: Path = part, seed: int = seed) -> Simulations:
                 c = self.configuration
                 return simulate(
-                    c.simulator, c.proposal, count, seed=seed, out=out, shard=shard, progress=self.progress, **c.engine
+                    c.simulator,
+                    c.proposal,
+                    count,
+                    latent=_stored_latent(out),
+                    seed=seed,
+                    out=out,
+                    shard=shard,
+                    progress=self.progress,
+                    **c.engine,
                 )
 
             if shard is None and num > _PILOT:
@@ -140,9 +149,7 @@ class Analysis:
             raise self._missing("simulate") from None
         if status.num_done < wanted:
             raise self._missing("simulate", f"{status.num_done:,} of {wanted:,} simulations are done")
-        latent = open_campaign(self.out / kind, proposal=self.configuration.proposal).latent_model
-        proposal = self.configuration.proposal
-        return StoredSimulations(self.out / kind, proposal=proposal, latent_model=latent, first=wanted)
+        return open_campaign(self.out / kind, proposal=self.configuration.proposal, first=wanted)
 
     # ------------------------------------------------------------------ fit
 
@@ -166,7 +173,7 @@ class Analysis:
 
         self._stage("fit", work)
 
-    def _refuse_failures(self, sims: Simulations, most: float = MOST_FAILURES) -> None:
+    def _refuse_failures(self, sims: Simulations, most: float = MAX_FAILURE_RATE) -> None:
         """Say in words of the file what ``fit`` would say in words of Python."""
         if sims.failure_rate > most and not self.configuration.allow_failures:
             kinds, first = sims.failures()
@@ -355,7 +362,7 @@ class Analysis:
         """Hash what the data of a campaign depend on; reading them all would take long."""
         wanted = {folder.name: num for folder, num, _ in self._campaigns()}[kind]
         with Ledger.open(self.out / kind) as ledger:
-            return _hash(ledger.facts()["plan"], wanted, ledger.counts())
+            return _hash(ledger.metadata()["plan"], wanted, ledger.counts())
 
     def _observation_key(self) -> str:
         c = self.configuration
@@ -420,3 +427,11 @@ class Analysis:
 
 def _hash(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _stored_latent(folder: Path) -> str | None:
+    """Go on with a campaign of version 0.1.0 as it was begun: with noise added to the parameters."""
+    if not (folder / LEDGER).exists():
+        return None
+    with Ledger.open(folder) as ledger:
+        return "additive" if ledger.metadata()["plan"]["additive_noise"] else None

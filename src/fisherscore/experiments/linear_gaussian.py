@@ -8,7 +8,7 @@ from typing import Any
 from .. import __version__, plot
 from .._support.versions import print_table, versions, write_json
 from ..accuracy import field_error, score_error
-from ..fitting.recipes import fit
+from ..fitting.fit import fit
 from ..problems import linear_gaussian
 from ..simulation.campaign import simulate
 

@@ -25,7 +25,7 @@ from scipy.stats import norm
 from .._support.arguments import as_count, as_seed
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
-from ..simulation.latent import GaussianLatent
+from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .calibration import calibration_checks, coverage_of, ranks_of
 from .diagnosis import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
@@ -97,12 +97,11 @@ def _refuse_training_data(model: ScoreModel, sims: Simulations) -> None:
     """Refuse to test a model on the rows it was trained on, which any overfitted model would pass."""
     record = getattr(model, "provenance", {})
     trained_on = record.get("simulations", {})
-    keys = ("simulator", "seed")
-    seeded = sims.provenance.get("seed") is not None
-    same_stream = seeded and trained_on and all(trained_on.get(k) == sims.provenance.get(k) for k in keys)
+    origin = (sims.origin.simulator, sims.origin.seed)
+    same_stream = sims.origin.seed is not None and (trained_on.get("simulator"), trained_on.get("seed")) == origin
     if same_stream or record.get("data_sha256") == sims.fingerprint():
         raise ArgumentError(
-            f"test_sims: the model was trained on simulations with the same seed ({sims.provenance.get('seed')}), so "
+            f"test_sims: the model was trained on simulations with the same seed ({sims.origin.seed}), so "
             "these say nothing about it. Simulate with another seed."
         )
 
@@ -126,14 +125,15 @@ def _identities(model: ScoreModel, sims: Simulations) -> list[Check]:
         _entrywise("zero mean", mean, _TOLERANCE, "its scores do not average to zero at every θ"),
         _entrywise("information", information, _TOLERANCE, "its scores have the wrong size (E[ŝŝᵀ] ≠ −E[∂ŝ/∂θ])"),
     ]
-    if sims.has_latent:
-        predicted = _smoothed(model, sims) if sims.additive else score
+    if sims.latent_model is not None:
+        additive = isinstance(sims.latent_model, AdditiveLatent)
+        predicted = _smoothed(model, sims) if additive else score
         residual = np.linalg.solve(factor, (sims.latent_score() - predicted).T).T
         regressor = np.linalg.solve(factor, predicted.T).T
         products = regressor[:, :, None] * residual[:, None, :]
         check = _entrywise("residual", products, _TOLERANCE, "it has fitted noise or missed signal")
         # Little noise makes the latent score a poor witness: it cannot pass, and is heard only when it objects.
-        if check.verdict != UNCLEAR or check.standard_error <= check.tolerance or not sims.additive:
+        if check.verdict != UNCLEAR or check.standard_error <= check.tolerance or not additive:
             checks.append(check)
     return [*checks, _symmetry(slope)]
 
@@ -155,7 +155,7 @@ def _smoothed(model: ScoreModel, sims: Simulations) -> np.ndarray:
 
     To second order that is (1 + H Σ)⁻¹ ŝ with H = −∂ŝ/∂θ, which is exact for a likelihood that is Gaussian in θ.
     """
-    assert isinstance(sims.latent_model, GaussianLatent)
+    assert isinstance(sims.latent_model, AdditiveLatent)
     root = sims.latent_model.cholesky
     score, jacobian = _scores_and_jacobians(model, sims.theta, sims.x)
     curvature = -root.T @ (jacobian + jacobian.swapaxes(-1, -2)) / 2 @ root

@@ -1,1 +1,6 @@
-"""Functions ℓ(θ, x) whose gradient in θ is a score: closed forms, each with its fit, networks, and weighted sums."""
+"""Functions ℓ(θ, x) whose gradient in θ is a score: closed forms, each with its fit, networks, and weighted sums.
+
+Importing any of them registers all, so that every saved model can be read.
+"""
+
+from . import gaussian, location_scale, mapped, mixture_density, networks, quasi_score, stack  # noqa: F401

@@ -3,7 +3,7 @@
     x | θ ≈ N(μ(θ), C),    ℓ(θ, x) = −½ (x − μ(θ))ᵀ C⁻¹ (x − μ(θ)).
 
 In data whitened by C the mean is rotated to the directions in which it moves most, and each is fitted as a smooth
-function of θ (``_support.legendre``), so that directions which carry little are shrunk on their own. C is the
+function of θ (``potentials.shrinkage``), so that directions which carry little are shrunk on their own. C is the
 covariance of the residuals, its correlations either shrunk towards zero (Ledoit and Wolf) or set to zero where they
 are no larger than their errors, whichever gives held-out residuals the higher likelihood: the data of many experiments
 are correlated with a few others only, and what is not estimated adds no noise.
@@ -13,59 +13,96 @@ and a held-out comparison says so.
 """
 
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from .._support.legendre import Exponents, affordable_degree, exponents_up_to, legendre, shrink
+from .._support.legendre import Basis
+from .base import ClosedForm, register
+from .shrinkage import NormalEquations, shrink
 
-_MOST_TERMS = 300
+_MAX_TERMS = 300
 _NUM_ROUNDS = 3
 _NUM_FOLDS = 5
-# So many directions get a smoothness of their own; the others share one.
+# The first directions get a smoothness of their own each; the others share one.
 _NUM_DIRECTIONS = 5
-# Correlations smaller than so many of their standard errors are candidates for being zero.
+# Correlations smaller than this number of their standard errors are candidates for being zero.
 _THRESHOLDS = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
 _FLOOR = 1e-8
-# Beyond so many data a covariance is neither well estimated nor cheap: compress first.
-LARGEST_DATA = 1000
 
 
-@dataclass(frozen=True)
-class Gaussian:
-    """A fitted mean (terms, data) in Legendre polynomials and a lower triangular whitening matrix."""
+@register("gaussian_baseline")
+class Gaussian(ClosedForm):
+    """A Gaussian whose mean moves with θ: ℓ = −½ |W (x − μ(θ))|²."""
 
-    exponents: Exponents
-    coefficients: np.ndarray
+    # Beyond this, a covariance is neither well estimated nor cheap: compress first.
+    max_data: ClassVar[int] = 1000
+
+    mean: Float[Array, "terms data"]
+    whitening: Float[Array, "data data"]
+    basis: Basis = eqx.field(static=True)
+
+    def __init__(self, num_parameters: int, data_size: int, *, degree: int, key: Array | None = None):
+        del key
+        self.basis = Basis(num_parameters, degree)
+        self.mean = jnp.zeros((len(self.basis), data_size))
+        self.whitening = jnp.eye(data_size)
+
+    @classmethod
+    def fit(cls, u: np.ndarray, rows: np.ndarray) -> Self:
+        """Fit mean and covariance to standardised rows (n, d) drawn at u in [−1, 1]^p."""
+        fitted = fit_mean_and_covariance(u, rows)
+        form = cls(u.shape[1], rows.shape[1], degree=fitted.basis.degree)
+        return form._filled(mean=fitted.mean, whitening=fitted.whitening)
+
+    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+        """Give −½ |W (x − μ(θ))|²."""
+        return -0.5 * jnp.sum((self.whitening @ (x.ravel() - self.basis(theta, jnp) @ self.mean)) ** 2)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The degree of the polynomial."""
+        return {"degree": self.basis.degree}
+
+
+@dataclass(frozen=True, eq=False)
+class MeanAndCovariance:
+    """The fit in double precision: coefficients of the mean (terms, data), and a lower triangular whitening matrix."""
+
+    basis: Basis
+    mean: np.ndarray
     whitening: np.ndarray
 
 
-def fit_gaussian(u: np.ndarray, rows: np.ndarray, most_terms: int = _MOST_TERMS) -> Gaussian:
+def fit_mean_and_covariance(u: np.ndarray, rows: np.ndarray, max_terms: int = _MAX_TERMS) -> MeanAndCovariance:
     """Fit mean and covariance to standardised rows (n, d) drawn at u in [−1, 1]^p."""
     num, size = rows.shape
     p = u.shape[1]
-    exponents = exponents_up_to(p, affordable_degree(p, num, most_terms))
-    design = legendre(u, exponents)
+    basis = Basis.affordable(p, num, max_terms)
+    design = basis(u)
     gram = design.T @ design
-    rough = legendre(u, exponents_up_to(p, 2 if num > 4 * len(exponents_up_to(p, 2)) else 1))
+    rough = Basis(p, 2 if num > 4 * len(Basis(p, 2)) else 1)(u)
     movement = np.linalg.lstsq(rough, rows, rcond=None)[0]
     covariance = sparse_covariance(rows - rough @ movement, rough.shape[1])
     num_own = min(rough.shape[1] - 1, size, _NUM_DIRECTIONS)
+    columns = [[i] for i in range(num_own)] + ([list(range(num_own, size))] if num_own < size else [])
     for _ in range(_NUM_ROUNDS):
         lower = np.linalg.cholesky(covariance)
         whitened = np.linalg.solve(lower, rows.T).T
-        turn = np.linalg.svd(np.linalg.solve(lower, movement[1:].T), full_matrices=True)[0]
-        products = design.T @ (whitened @ turn)
-        parts = [shrink(gram, products[:, [i]], exponents, shared=True) for i in range(num_own)]
-        if num_own < size:
-            parts.append(shrink(gram, products[:, num_own:], exponents, shared=True))
-        coefficients = np.hstack([part.coefficients for part in parts]) @ turn.T @ lower.T
+        rotation = np.linalg.svd(np.linalg.solve(lower, movement[1:].T), full_matrices=True)[0]
+        products = design.T @ (whitened @ rotation)
+        parts = [shrink(NormalEquations(gram, products[:, c]), basis, shared=True) for c in columns]
+        mean = np.hstack([part.coefficients for part in parts]) @ rotation.T @ lower.T
         freedom = float(np.concatenate([part.freedom for part in parts]).mean())
-        covariance = sparse_covariance(rows - design @ coefficients, freedom)
-    return Gaussian(exponents, coefficients, np.linalg.inv(np.linalg.cholesky(covariance)))
+        covariance = sparse_covariance(rows - design @ mean, freedom)
+    return MeanAndCovariance(basis, mean, np.linalg.inv(np.linalg.cholesky(covariance)))
 
 
 def sparse_covariance(residuals: np.ndarray, freedom: float) -> np.ndarray:
-    """Estimate the covariance of residuals after a fit with so many coefficients, regularised by cross-validation."""
+    """Estimate the covariance of residuals of a fit with ``freedom`` coefficients, regularised by cross-validation."""
     num, size = residuals.shape
     variance = np.sum(residuals**2, axis=0) / max(1.0, num - freedom)
     # A column that never varies must not be infinitely sure.

@@ -11,11 +11,11 @@ from scipy.special import gammaln
 
 _FREEDOMS = np.array([2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0, 50.0, 1000.0])
 _TINY = 1e-300
-_MOST_ROWS = 20_000
-_NARROWEST = 0.05
+_MAX_ROWS = 20_000
+_MIN_WIDTH = 0.05
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Noise:
     """Weights, centres, widths and degrees of freedom of the components."""
 
@@ -67,14 +67,14 @@ def first_noise(z: np.ndarray, num_components: int) -> Noise:
     """Start from components spread over the quantiles of z."""
     middle = np.quantile(z, (np.arange(num_components) + 0.5) / num_components)
     narrower = 0.7 if num_components > 1 else 1.0
-    width = max(narrower * float(z.std()), _NARROWEST)
+    width = max(narrower * float(z.std()), _MIN_WIDTH)
     each = np.ones(num_components)
     return Noise(each / num_components, 0.7 * middle, width * each, 10.0 * each)
 
 
 def fit_noise(z: np.ndarray, start: Noise, num_steps: int) -> Noise:
     """Improve the shape by some steps of expectation-maximisation; degrees of freedom are the best of a list."""
-    noise, z = start, z[:_MOST_ROWS]
+    noise, z = start, z[:_MAX_ROWS]
     for step in range(num_steps):
         t = (z[:, None] - noise.centres) / noise.widths
         share = noise.shares(z)
@@ -85,7 +85,7 @@ def fit_noise(z: np.ndarray, start: Noise, num_steps: int) -> Noise:
         noise = Noise(
             weights=(total + 1.0) / (len(z) + len(total)),
             centres=centres,
-            widths=np.maximum(np.sqrt((squares + 0.25) / (total + 1.0)), _NARROWEST),
+            widths=np.maximum(np.sqrt((squares + 0.25) / (total + 1.0)), _MIN_WIDTH),
             freedom=noise.freedom,
         )
         if step % 5 == 0:
@@ -98,13 +98,13 @@ def _best_freedom(z: np.ndarray, noise: Noise) -> np.ndarray:
 
     Expectation-maximisation would choose them by each component's share of the rows, and hardly move.
     """
-    found = noise.freedom.copy()
+    freedom = noise.freedom.copy()
     squares = ((z[:, None] - noise.centres) / noise.widths) ** 2
     scale = np.log(noise.weights / noise.widths)
     densities = np.exp(noise.log_densities(z))
-    for k in range(len(found)):
+    for k in range(len(freedom)):
         others = np.delete(densities, k, axis=1).sum(axis=1)
         choices = [np.exp(scale[k] + _log_height(f) + _log_shape(squares[:, k], f)) for f in _FREEDOMS]
         best = int(np.argmax([np.log(others + c + _TINY).sum() for c in choices]))
-        found[k], densities[:, k] = _FREEDOMS[best], choices[best]
-    return found
+        freedom[k], densities[:, k] = _FREEDOMS[best], choices[best]
+    return freedom

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from .._support.folder import as_folder, read_arrays, read_json, write_folder
 from .._support.text import html_table
 from ..errors import ModelFolderError
-from ..potentials.networks import ARCHITECTURES, ConservativeNetwork, Network, architecture_name, build_network
+from ..potentials.base import ARCHITECTURES, Potential, ScoreFunction, build, describe
 from .model import Provenance, ScoreModel
 from .standardize import Standardizer
 from .training_summary import TrainingSummary
@@ -35,7 +35,7 @@ class FittedScore(ScoreModel):
     """A fitted score with its standardisation, as :func:`fisherscore.fit` returns it.
 
     Attributes:
-        network: The score in standardised units.
+        function: The score in standardised units.
         standardizer: The maps between the user's units and the standardised ones.
         training_summary: What the model remembers of its training simulations.
         low: Lower ends of the training region, shape (p,).
@@ -53,7 +53,7 @@ class FittedScore(ScoreModel):
     (True, ('theta1', 'theta2'), True)
     """
 
-    network: Network
+    function: ScoreFunction
     standardizer: Standardizer
     training_summary: TrainingSummary
     low: np.ndarray
@@ -90,8 +90,8 @@ class FittedScore(ScoreModel):
 
     @property
     def has_density(self) -> bool:
-        """Whether the network is conservative."""
-        return isinstance(self.network, ConservativeNetwork)
+        """Whether the score is the gradient of a potential."""
+        return isinstance(self.function, Potential)
 
     def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
         """Give the score of one observation in the user's units.
@@ -103,7 +103,7 @@ class FittedScore(ScoreModel):
         Returns:
             The score, one number per parameter.
         """
-        return self.standardizer.score(self.network(*self.standardizer.inputs(theta, x)))
+        return self.standardizer.score(self.function(*self.standardizer.inputs(theta, x)))
 
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
         """Give the potential as a log-likelihood.
@@ -115,8 +115,8 @@ class FittedScore(ScoreModel):
         Returns:
             The log-likelihood up to a term in x alone.
         """
-        assert isinstance(self.network, ConservativeNetwork)
-        return self.standardizer.log_likelihood(self.network.potential(*self.standardizer.inputs(theta, x)))
+        assert isinstance(self.function, Potential)
+        return self.standardizer.log_likelihood(self.function.potential(*self.standardizer.inputs(theta, x)))
 
     @property
     def knows_fisher(self) -> bool:
@@ -165,15 +165,14 @@ def _save(model: FittedScore, path: str | Path) -> None:
     document = {
         "schema": _SCHEMA,
         "version": _VERSION,
-        "architecture": architecture_name(model.network),
-        "settings": model.network.settings,
+        **describe(model.function),
         "names": list(model.names),
         "units": list(model.units),
         "x_shape": list(model.x_shape),
         "full_whitening": model.training_summary.whitening.ndim == 2,
     }
     provenance = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.provenance)}
-    arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.network))}
+    arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.function))}
     arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in _STANDARDIZER}
     arrays |= {f"reference.{n}": np.asarray(getattr(model.training_summary, n)) for n in _SUMMARY}
     arrays |= {"region.low": model.low, "region.high": model.high}
@@ -212,9 +211,9 @@ def load(path: str | Path) -> FittedScore:
     expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
     arrays = read_arrays(folder / "weights.safetensors", expected)
     provenance = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
-    network = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
+    function = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
     return FittedScore(
-        network=network,
+        function=function,
         standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
         training_summary=TrainingSummary(**{n: arrays[f"reference.{n}"] for n in _SUMMARY}),
         low=arrays["region.low"],
@@ -236,7 +235,7 @@ def _description(document: dict[str, Any], folder: Path) -> tuple[tuple[str, ...
 
 
 def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int, ...], folder: Path) -> Any:
-    """Lay out the network's arrays without making them, so that absurd sizes cost nothing."""
+    """Lay out the function's arrays without making them, so that absurd sizes cost nothing."""
     architecture, settings = document.get("architecture"), document.get("settings")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise ModelFolderError(
@@ -247,7 +246,7 @@ def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int,
     data_size = int(np.prod(x_shape))
     try:
         skeleton = eqx.filter_eval_shape(
-            lambda: build_network(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
+            lambda: build(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelFolderError(f"{folder / 'model.json'}: the network cannot be laid out: {error}.") from None

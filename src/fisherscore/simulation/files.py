@@ -1,6 +1,6 @@
 """Simulations to and from the files the field exchanges: .npz and HDF5, with theta, latent, x and status as arrays.
 
-What else is known of them (names, units, region, latent model, provenance) travels as one JSON text named ``about``. A
+What else is known of them (names, units, region, latent model, origin) travels as one JSON text named ``about``. A
 file without it, from elsewhere, is read as a table, given a proposal. Nothing is ever unpickled.
 """
 
@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, MissingExtraError
+from .descriptions import describe_latent, describe_proposal, rebuild_latent, rebuild_proposal
 from .execution.run import STATUSES
 from .latent import Latent
 from .proposal import Proposal
-from .simulations import Simulations, from_table
-from .stored import described_latent, described_proposal, rebuilt_latent, rebuilt_proposal
+from .records import Records
+from .simulations import Origin, Simulations, from_table
+from .stores import MemoryStore
 
 _ARRAYS = ("theta", "latent", "x")
 _HDF5 = (".h5", ".hdf5")
@@ -36,15 +38,15 @@ def export_simulations(sims: Simulations, path: str | Path) -> None:
     target = _checked(path)
     about = json.dumps(
         {
-            "proposal": described_proposal(sims.proposal),
-            "latent": described_latent(sims.latent_model),
-            "provenance": sims.provenance,
+            "proposal": describe_proposal(sims.proposal),
+            **describe_latent(sims.latent_model),
+            "origin": sims.origin.as_dict(),
             "messages": {str(k): v for k, v in sims.messages.items()},
         }
     )
     # Written beside its place and moved there when complete.
     fresh = target.with_name(f".{target.name}")
-    arrays = {name: getattr(sims, name) for name in _ARRAYS}
+    arrays = {name: array for name in _ARRAYS if (array := getattr(sims, name)) is not None}
     status = [s.encode() for s in sims.status]
     if target.suffix == ".npz":
         with fresh.open("wb") as file:
@@ -81,24 +83,39 @@ def import_simulations(
             raise ArgumentError(f"proposal: {path} does not say what its columns are. Pass a proposal.")
         return from_table(arrays["theta"], arrays["x"], proposal)
     try:
-        described = json.loads(about)
-        status = np.array([s.decode() for s in arrays["status"].tolist()])
-        if not set(status) <= set(STATUSES):
-            raise ValueError(f"unknown status among {sorted(set(status))}")
-        return Simulations(
-            theta=np.asarray(arrays["theta"], np.float64),
-            latent=np.asarray(arrays["latent"], np.float64),
-            x=np.asarray(arrays["x"], np.float64),
-            status=status,
-            proposal=proposal or rebuilt_proposal(described["proposal"]),
-            latent_model=latent or rebuilt_latent(described["latent"]),
-            provenance=described["provenance"],
-            messages={int(k): v for k, v in described["messages"].items()},
-        )
+        return _rebuilt(arrays, json.loads(about), proposal, latent)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError(f"path: {path} is damaged or was not written by fisherscore ({error}).") from None
+
+
+def _rebuilt(
+    arrays: dict[str, np.ndarray], about: dict[str, Any], proposal: Proposal | None, latent: Latent | None
+) -> Simulations:
+    """Make simulations of what a file holds; files of version 0.1.0 have a ``provenance`` instead of an origin."""
+    status = np.array([text.decode() for text in arrays["status"].tolist()])
+    if not set(status) <= set(STATUSES):
+        raise ValueError(f"unknown status among {sorted(set(status))}")
+    origin = about.get("origin") or about["provenance"]
+    is_table = bool(origin.get("table"))
+    described = {"latent": None} if is_table else {"additive_noise": origin.get("additive_noise"), **about}
+    model = rebuild_latent(described)
+    return Simulations(
+        store=MemoryStore(
+            Records(
+                indices=np.arange(len(status)),
+                status=status,
+                theta=np.asarray(arrays["theta"], np.float64),
+                latent=None if model is None else np.asarray(arrays["latent"], np.float64),
+                x=np.asarray(arrays["x"], np.float64),
+                messages={int(index): text for index, text in about["messages"].items()},
+            )
+        ),
+        proposal=proposal or rebuild_proposal(about["proposal"]),
+        latent_model=model if model is None else latent or model,
+        origin=Origin(str(origin["simulator"]), origin.get("seed"), int(origin["num_simulations"])),
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], str | None]:

@@ -1,8 +1,9 @@
-"""Latent models: what stands between the parameters and the simulator.
+"""Latent models: what may stand between the parameters and the simulator.
 
-One chain θ → z → x covers both cases of the paper. Decomposable: z is a latent variable of the user's own model.
-Indecomposable: z = θ + w with noise w, and the simulator is run at z. A latent model is two functions, both written
-for a single θ: draw z given θ, and the latent score t = ∇θ log p(z | θ). Since
+By default nothing does: x is drawn at θ. Where there is a latent z, one chain θ → z → x covers both cases of the paper.
+Decomposable: z is a latent variable of the user's own model. Indecomposable: z = θ + w with noise w, and the simulator
+is run at z. A latent model is two functions, both written for a single θ: draw z given θ, and the latent score
+t = ∇θ log p(z | θ). Since
 
     ∇θ log p(x | θ) = E[t | x, θ],
 
@@ -93,6 +94,28 @@ class GaussianLatent(Latent):
         return jnp.asarray(self.precision, theta.dtype) @ (latent - theta)
 
 
+class AdditiveLatent(GaussianLatent):
+    """Noise added to the parameters: z = θ + w is itself a parameter vector, at which the simulator is run.
+
+    The paper's indecomposable case. A :class:`GaussianLatent` says the same of z, but belongs to a model that is
+    decomposable: its z need not be something the whole simulator could be run at.
+
+    Args:
+        covariance: Covariance of the noise, a (p, p) matrix or p variances.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> latent = fs.AdditiveLatent([0.01, 0.01])
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 10, latent=latent)
+    >>> bool((sims.drawn_at == sims.latent).all())
+    True
+
+    """
+
+    def __init__(self, covariance: Any):
+        super().__init__(covariance)
+
+
 class CustomLatent(Latent):
     """A latent model from plain functions: how to draw, and a log-probability or a score.
 
@@ -139,6 +162,6 @@ class CustomLatent(Latent):
         return self.score_function(theta, latent)
 
 
-def additive_latent(proposal: Proposal) -> GaussianLatent:
+def additive_latent(proposal: Proposal) -> AdditiveLatent:
     """Size additive noise as the paper does: a standard deviation of 1/200 of each parameter's range."""
-    return GaussianLatent(((proposal.high - proposal.low) / 200) ** 2)
+    return AdditiveLatent(((proposal.high - proposal.low) / 200) ** 2)

@@ -12,17 +12,19 @@ import sqlite3
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import CampaignError
+from ..records import Record, Records
 from .run import STATUSES
 
 FILE, LOCK = "campaign.sqlite", "campaign.lock"
-_SCHEMA, _VERSION = "fisherscore-campaign", 1
+_SCHEMA = "fisherscore-campaign"
+# Version 1 always has a latent; from version 2 on there may be none, and its column is then empty.
+_VERSIONS, _VERSION = (1, 2), 2
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE records (
@@ -37,30 +39,6 @@ _DAMAGED = (1, 11, 26)
 _HEADER = struct.Struct("<qq")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One record as it is kept: x is None where the record failed without data."""
-
-    index: int
-    status: str
-    theta: np.ndarray
-    latent: np.ndarray
-    x: np.ndarray | None
-    message: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """Many records as arrays; x is NaN where a record has no data."""
-
-    indices: np.ndarray
-    status: np.ndarray
-    theta: np.ndarray
-    latent: np.ndarray
-    x: np.ndarray
-    messages: dict[int, str]
-
-
 class Ledger:
     """A campaign's folder, opened for reading or, by one process at a time, for writing."""
 
@@ -68,17 +46,17 @@ class Ledger:
         self.folder = folder
         self._connection = connection
         self._lock = lock
-        self._sitting: int | None = None
+        self._run: int | None = None
 
     @classmethod
-    def create(cls, folder: Path, facts: dict[str, Any]) -> "Ledger":
+    def create(cls, folder: Path, metadata: dict[str, Any]) -> "Ledger":
         """Open a folder for writing; make the ledger if there is none yet."""
         folder.mkdir(parents=True, exist_ok=True)
         lock = _locked(folder)
         try:
             path = folder / FILE
             if not path.exists():
-                _initialise(path, facts)
+                _initialise(path, metadata)
             return cls(folder, _connect(path, read_only=False), lock)
         except BaseException:
             lock.close()
@@ -91,11 +69,11 @@ class Ledger:
         if path.is_symlink() or not path.is_file():
             raise CampaignError(f"path: expected a campaign's folder with the file {FILE}; {folder} has none.")
         ledger = cls(folder, _connect(path, read_only=True), None)
-        found = ledger.facts()
-        if found.get("schema") != _SCHEMA or found.get("version") != _VERSION:
+        metadata = ledger.metadata()
+        if metadata.get("schema") != _SCHEMA or metadata.get("version") not in _VERSIONS:
             raise CampaignError(
-                f"{path} is of schema {found.get('schema')!r}, version {found.get('version')!r}; this fisherscore "
-                f"reads {_SCHEMA!r}, version {_VERSION}."
+                f"{path} is of schema {metadata.get('schema')!r}, version {metadata.get('version')!r}; this "
+                f"fisherscore reads {_SCHEMA!r}, versions up to {_VERSION}."
             )
         return ledger
 
@@ -118,35 +96,35 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return what is known of the campaign as a whole, checked against its own checksum."""
         with _clear_errors(self.folder):
-            found = dict(self._connection.execute("SELECT name, value FROM facts"))
+            entries = dict(self._connection.execute("SELECT name, value FROM facts"))
         try:
-            if _digest_of_facts(found.get("facts", "")) != found.get("checksum"):
+            if _text_digest(entries.get("facts", "")) != entries.get("checksum"):
                 raise ValueError("their checksum is wrong")
-            return json.loads(found["facts"])
+            return json.loads(entries["facts"])
         except (KeyError, ValueError) as error:
             raise CampaignError(f"{self.folder / FILE}: its settings are damaged ({error}).") from None
 
-    def set_facts(self, **changes: Any) -> None:
-        """Change some facts."""
+    def set_metadata(self, **changes: Any) -> None:
+        """Change some of what is known of the campaign as a whole."""
         with _clear_errors(self.folder), self._connection:
-            _write_facts(self._connection, self.facts() | changes)
+            _write_metadata(self._connection, self.metadata() | changes)
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, records: Sequence[Record]) -> None:
         """Keep records, all of them or, if anything goes wrong, none."""
-        values = [_packed(row) for row in rows]
+        values = [_packed(record) for record in records]
         now = time.time()
         with _clear_errors(self.folder), self._connection as connection:
             connection.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-            if self._sitting is None:
-                self._sitting = connection.execute(
+            if self._run is None:
+                self._run = connection.execute(
                     "INSERT INTO sittings (started, latest, num_records) VALUES (?, ?, 0)", (now, now)
                 ).lastrowid
             connection.execute(
                 "UPDATE sittings SET latest = ?, num_records = num_records + ? WHERE id = ?",
-                (now, len(values), self._sitting),
+                (now, len(values), self._run),
             )
 
     def indices(self, status: str | None = None) -> np.ndarray:
@@ -154,79 +132,83 @@ class Ledger:
         chosen = "" if status is None else f"WHERE status = {STATUSES.index(status)}"
         with _clear_errors(self.folder):
             # The index on status holds every number, and nothing else: far quicker to read than the records.
-            found = self._connection.execute(f"SELECT id FROM records INDEXED BY by_status {chosen}")  # noqa: S608
-            return np.sort(np.fromiter((row[0] for row in found), np.int64))
+            rows = self._connection.execute(f"SELECT id FROM records INDEXED BY by_status {chosen}")  # noqa: S608
+            return np.sort(np.fromiter((row[0] for row in rows), np.int64))
 
-    def latents(self, size: int) -> np.ndarray:
-        """Read the latents of all records, in order, and nothing else."""
+    def simulator_inputs(self) -> np.ndarray:
+        """Read the latents of all records, or θ where there is none, in order, and nothing else."""
+        metadata = self.metadata()
+        num_latents, num_parameters = metadata["num_latents"], metadata["num_parameters"]
+        column, size = ("latent", num_latents) if num_latents else ("theta", num_parameters)
         with _clear_errors(self.folder):
-            found = self._connection.execute("SELECT latent FROM records ORDER BY id")
-            return np.frombuffer(b"".join(row[0] for row in found)).reshape(-1, size)
+            rows = self._connection.execute(f"SELECT {column} FROM records ORDER BY id")  # noqa: S608
+            return np.frombuffer(b"".join(row[0] for row in rows)).reshape(-1, size)
 
     def counts(self) -> dict[str, int]:
         """Count records by what became of them."""
         with _clear_errors(self.folder):
-            found = self._connection.execute("SELECT status, count(*) FROM records GROUP BY status").fetchall()
-        return {_status(code, self.folder): int(num) for code, num in found}
+            rows = self._connection.execute("SELECT status, count(*) FROM records GROUP BY status").fetchall()
+        return {_status(code, self.folder): int(num) for code, num in rows}
 
-    def sittings(self) -> list[tuple[float, float, int]]:
-        """Return start, latest sign of life and number of records of every sitting."""
+    def runs(self) -> list[tuple[float, float, int]]:
+        """Return start, time of the latest batch and number of records of every call that simulated."""
         with _clear_errors(self.folder):
             return self._connection.execute("SELECT started, latest, num_records FROM sittings ORDER BY id").fetchall()
 
     def first_message(self) -> str:
-        """Return the words of the first record that failed."""
+        """Return the message of the first record that failed."""
         with _clear_errors(self.folder):
-            found = self._connection.execute("SELECT message FROM records WHERE status > 0 ORDER BY id LIMIT 1")
-            row = found.fetchone()
+            rows = self._connection.execute("SELECT message FROM records WHERE status > 0 ORDER BY id LIMIT 1")
+            row = rows.fetchone()
         return row[0] if row else ""
 
-    def read(self, indices: Sequence[int] | np.ndarray | None = None) -> Table:
-        """Read and check records: all, in order, or those named, in the order named."""
-        facts = self.facts()
-        p, q = int(facts["num_parameters"]), int(facts["num_latents"])
-        shape = tuple(facts["x_shape"] or (0,))
+    def read(self, indices: Sequence[int] | np.ndarray | None = None) -> Records:
+        """Read and check records: all, in order, or those with the given numbers, in the order given."""
+        metadata = self.metadata()
         num = sum(self.counts().values()) if indices is None else len(indices)
-        table = Table(
+        num_latents = int(metadata["num_latents"])
+        records = Records(
             indices=np.empty(num, np.int64),
             status=np.empty(num, f"U{max(map(len, STATUSES))}"),
-            theta=np.empty((num, p)),
-            latent=np.empty((num, q)),
-            x=np.full((num, *shape), np.nan),
-            messages={},
+            theta=np.empty((num, int(metadata["num_parameters"]))),
+            latent=np.empty((num, num_latents)) if num_latents else None,
+            x=np.full((num, *(metadata["x_shape"] or (0,))), np.nan),
         )
-        place = -1
-        for place, row in enumerate(self._rows(indices)):
-            if place >= num:
+        num_read = 0
+        for columns in self._select(indices):
+            if num_read == num:
                 break
-            self._put(table, place, row)
-        if place + 1 != num:
-            raise CampaignError(f"{self.folder / FILE} holds {place + 1} of {num} records asked for: it is damaged.")
-        return table
+            self._unpack(columns, records, num_read)
+            num_read += 1
+        if num_read != num:
+            raise CampaignError(f"{self.folder / FILE} holds {num_read} of {num} records asked for: it is damaged.")
+        return records
 
-    def _rows(self, indices: Sequence[int] | np.ndarray | None) -> Iterator[tuple]:
-        columns = "SELECT id, status, theta, latent, x, message, checksum FROM records"
+    def _select(self, indices: Sequence[int] | np.ndarray | None) -> Iterator[tuple]:
+        query = "SELECT id, status, theta, latent, x, message, checksum FROM records"
         with _clear_errors(self.folder):
             if indices is None:
-                yield from self._connection.execute(f"{columns} ORDER BY id")
+                yield from self._connection.execute(f"{query} ORDER BY id")
                 return
             for index in indices:
-                yield from self._connection.execute(f"{columns} WHERE id = ?", (int(index),))
+                yield from self._connection.execute(f"{query} WHERE id = ?", (int(index),))
 
-    def _put(self, table: Table, place: int, row: tuple) -> None:
-        index, code, theta, latent, x, message, _ = row
-        if not _agrees(row):
+    def _unpack(self, columns: tuple, records: Records, row: int) -> None:
+        """Put one record, as it is in the file, into arrays."""
+        index, code, theta, latent, x, message, _ = columns
+        if not _agrees(columns):
             raise CampaignError(
                 f"{self.folder / FILE}: record {index} does not agree with its checksum: what is on the disk is not "
                 "what was written. Restore the file from a copy, or delete the folder and simulate again."
             )
-        table.indices[place], table.status[place] = index, _status(code, self.folder)
-        table.theta[place] = np.frombuffer(theta)
-        table.latent[place] = np.frombuffer(latent)
+        records.indices[row], records.status[row] = index, _status(code, self.folder)
+        records.theta[row] = np.frombuffer(theta)
+        if records.latent is not None:
+            records.latent[row] = np.frombuffer(latent)
         if x is not None:
-            table.x[place] = np.frombuffer(x).reshape(table.x.shape[1:])
+            records.x[row] = np.frombuffer(x).reshape(records.x.shape[1:])
         if code:
-            table.messages[int(index)] = message
+            records.messages[int(index)] = message
 
 
 def is_running(folder: Path) -> bool:
@@ -255,13 +237,13 @@ def _locked(folder: Path) -> Any:
     return file
 
 
-def _initialise(path: Path, facts: dict[str, Any]) -> None:
+def _initialise(path: Path, metadata: dict[str, Any]) -> None:
     """Write an empty ledger beside its place and move it there, so that it is never half made."""
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     with _clear_errors(path.parent), contextlib.closing(sqlite3.connect(fresh)) as connection, connection:
         connection.executescript(_TABLES)
-        _write_facts(connection, {"schema": _SCHEMA, "version": _VERSION, **facts})
+        _write_metadata(connection, {"schema": _SCHEMA, "version": _VERSION, **metadata})
     fresh.replace(path)
 
 
@@ -279,34 +261,42 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         return connection
 
 
-def _write_facts(connection: sqlite3.Connection, facts: dict[str, Any]) -> None:
-    text = json.dumps(facts, sort_keys=True)
-    values = [("facts", text), ("checksum", _digest_of_facts(text))]
+def _write_metadata(connection: sqlite3.Connection, metadata: dict[str, Any]) -> None:
+    text = json.dumps(metadata, sort_keys=True)
+    values = [("facts", text), ("checksum", _text_digest(text))]
     connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
 
 
-def _digest_of_facts(text: str) -> str:
+def _text_digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _packed(row: Row) -> tuple:
-    code = STATUSES.index(row.status)
-    theta, latent = (np.ascontiguousarray(a, np.float64).tobytes() for a in (row.theta, row.latent))
-    x = None if row.x is None else np.ascontiguousarray(row.x, np.float64).tobytes()
-    return row.index, code, theta, latent, x, row.message, _digest(row.index, code, theta, latent, x, row.message)
+def _packed(record: Record) -> tuple:
+    """Turn a record into the columns of the file, the checksum last; no latent is written as no bytes."""
+    code = STATUSES.index(record.status)
+    latent = b"" if record.latent is None else _as_bytes(record.latent)
+    x = None if record.x is None else _as_bytes(record.x)
+    content = (record.index, code, _as_bytes(record.theta), latent, x, record.message)
+    return *content, _digest(content)
 
 
-def _digest(index: int, code: int, theta: bytes, latent: bytes, x: bytes | None, message: str) -> bytes:
+def _as_bytes(array: np.ndarray) -> bytes:
+    return np.ascontiguousarray(array, np.float64).tobytes()
+
+
+def _digest(content: tuple) -> bytes:
+    """Compute the checksum of the columns of a record."""
+    index, code, theta, latent, x, message = content
     digest = hashlib.blake2b(_HEADER.pack(index, code), digest_size=8)
     for part in (theta, latent, b"-" if x is None else x, message.encode("utf-8", "surrogatepass")):
         digest.update(part)
     return digest.digest()
 
 
-def _agrees(row: tuple) -> bool:
-    *content, checksum = row
+def _agrees(columns: tuple) -> bool:
+    *content, checksum = columns
     try:
-        return _digest(*content) == checksum
+        return _digest(tuple(content)) == checksum
     except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
         return False  # a column has become something else
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
-from fisherscore.potentials.closed_form import CLOSED_FORMS, gaussian
-from fisherscore.potentials.gaussian import sparse_covariance
+from fisherscore.potentials.closed_forms import CLOSED_FORMS
+from fisherscore.potentials.gaussian import Gaussian, sparse_covariance
 
 RNG = np.random.default_rng(0)
 
@@ -16,19 +16,19 @@ def test_recovers_a_smooth_mean_and_its_covariance():
     root = np.array([[1.0, 0.0], [0.6, 0.5]])
     mean = np.stack([theta[:, 0] ** 2 - theta[:, 1], theta[:, 0] * theta[:, 1]], axis=1)
     x = mean + RNG.normal(size=mean.shape) @ root.T
-    network = gaussian(theta, x)
+    form = Gaussian.fit(theta, x)
     t, v = np.array([0.4, -0.3]), np.array([1.0, 0.2])
     slope = np.array([[2 * t[0], -1.0], [t[1], t[0]]])
     exact = slope.T @ np.linalg.solve(root @ root.T, v - [t[0] ** 2 - t[1], t[0] * t[1]])
-    np.testing.assert_allclose(network(jnp.asarray(t), jnp.asarray(v)), exact, rtol=0.05, atol=0.05)
+    np.testing.assert_allclose(form(jnp.asarray(t), jnp.asarray(v)), exact, rtol=0.05, atol=0.05)
 
 
 def test_correlations_that_are_not_there_are_not_estimated():
     root = np.kron(np.eye(5), np.linalg.cholesky(np.array([[1.0, 0.9], [0.9, 1.0]])))
     rows = RNG.normal(size=(400, 10)) @ root.T
-    truth, found, plain = root @ root.T, sparse_covariance(rows, 0.0), rows.T @ rows / 400
-    assert np.linalg.norm(found - truth) < 0.6 * np.linalg.norm(plain - truth)
-    assert (found[truth == 0] == 0).mean() > 0.8 and (found[truth > 0] != 0).all()
+    truth, sparse, plain = root @ root.T, sparse_covariance(rows, 0.0), rows.T @ rows / 400
+    assert np.linalg.norm(sparse - truth) < 0.6 * np.linalg.norm(plain - truth)
+    assert (sparse[truth == 0] == 0).mean() > 0.8 and (sparse[truth > 0] != 0).all()
 
 
 ERRORS = {  # what each closed form must reach with 3,000 simulations of the problem it is made for

@@ -1,11 +1,11 @@
-"""Contracts that hold for every network architecture."""
+"""What holds for every registered score function."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisherscore.potentials.networks import ARCHITECTURES, ConservativeNetwork, architecture_name, build_network
+from fisherscore.potentials.base import ARCHITECTURES, Potential, build, describe
 
 SETTINGS = {
     "vector_field": {"hidden": (7, 9)},
@@ -22,7 +22,7 @@ SETTINGS["stack"] = {"members": [_FAMILY, {"architecture": "mapped", "settings":
 
 @pytest.fixture(params=ARCHITECTURES)
 def network(request):
-    return build_network(request.param, 2, 6, SETTINGS[request.param], key=jax.random.key(0))
+    return build(request.param, 2, 6, SETTINGS[request.param], key=jax.random.key(0))
 
 
 THETA = jax.random.normal(jax.random.key(1), (5, 2))
@@ -37,7 +37,7 @@ def test_batched_equals_looped_and_jit_equals_eager(network):
 
 
 def test_settings_rebuild_the_same_shape(network):
-    again = build_network(architecture_name(network), 2, 6, network.settings, key=jax.random.key(0))
+    again = build(describe(network)["architecture"], 2, 6, network.settings, key=jax.random.key(0))
     assert jax.tree.structure(again) == jax.tree.structure(network)
     for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(network), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -46,7 +46,7 @@ def test_settings_rebuild_the_same_shape(network):
 def test_a_conservative_network_is_curl_free_and_a_vector_field_is_not(network):
     jacobian = jax.vmap(jax.jacfwd(network))(THETA, X)
     asymmetry = jnp.abs(jacobian - jacobian.mT).max()
-    if isinstance(network, ConservativeNetwork):
+    if isinstance(network, Potential):
         assert asymmetry < 1e-5
         np.testing.assert_allclose(network(THETA[0], X[0]), jax.grad(network.potential)(THETA[0], X[0]))
     else:
@@ -56,12 +56,12 @@ def test_a_conservative_network_is_curl_free_and_a_vector_field_is_not(network):
 def test_a_vector_field_cannot_be_part_of_a_stack():
     field = {"architecture": "vector_field", "settings": SETTINGS["vector_field"]}
     with pytest.raises(ValueError, match="no potential"):
-        build_network("stack", 2, 6, {"members": [field]}, key=jax.random.key(0))
+        build("stack", 2, 6, {"members": [field]}, key=jax.random.key(0))
 
 
 def test_exponential_family_is_exact_for_a_gaussian_with_fixed_covariance():
     """With η linear in θ and no features, the score is linear in x with slope ∂η/∂θ."""
-    network = build_network("exponential_family", 2, 3, SETTINGS["exponential_family"], key=jax.random.key(0))
+    network = build("exponential_family", 2, 3, SETTINGS["exponential_family"], key=jax.random.key(0))
     dead = jax.tree.map(jnp.zeros_like, network.features)
     object.__setattr__(network, "features", dead)
     slope = jax.jacfwd(network.natural)(THETA[0])[:3]

@@ -1,0 +1,121 @@
+"""The state of a training kept in a folder, so that a fit that was stopped goes on where it was.
+
+A checkpoint names the fit it belongs to (its settings, data and key) and refuses to be read by another.
+"""
+
+import hashlib
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._support.folder import read_arrays, read_json, write_folder
+from ..errors import ModelFolderError
+
+_SCHEMA = "fisherscore-checkpoint"
+_VERSION = 1
+
+
+class State(eqx.Module):
+    """What changes from step to step; a checkpoint is this and the losses."""
+
+    parameters: Any
+    optimiser: Any
+    key: Array
+    epoch: Array
+    best_parameters: Any
+    best_loss: Array
+    best_epoch: Array
+
+    @classmethod
+    def first(cls, parameters: Any, optimiser: Any, key: Array) -> "State":
+        """Start before the first epoch."""
+        return cls(
+            parameters=parameters,
+            optimiser=optimiser.init(parameters),
+            key=key,
+            epoch=jnp.zeros((), jnp.int32),
+            best_parameters=parameters,
+            best_loss=jnp.asarray(jnp.inf),
+            best_epoch=jnp.zeros((), jnp.int32),
+        )
+
+    def storable(self) -> "State":
+        """Replace the random key by its bits, which is what a file can hold."""
+        return eqx.tree_at(lambda s: s.key, self, jax.random.key_data(self.key))
+
+
+class Checkpoint:
+    """Keeps the state of a fit in a folder, and refuses to go on from that of a different fit."""
+
+    def __init__(self, path: str | Path, settings: Any, data: tuple[np.ndarray, ...], key: Array):
+        self.path = Path(path)
+        self.last_write = time.perf_counter()
+        digest = hashlib.sha256()
+        for array in data:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        self.identity = {
+            "settings": asdict(settings),
+            "data": digest.hexdigest(),
+            "key": np.asarray(jax.random.key_data(key)).tolist(),
+        }
+
+    def exists(self) -> bool:
+        """Whether there is something to go on from."""
+        return (self.path / "checkpoint.json").exists()
+
+    def write_sometimes(self, state: State, losses: list[np.ndarray], every_seconds: float = 10.0) -> None:
+        """Write unless that was done a moment ago."""
+        if time.perf_counter() - self.last_write >= every_seconds:
+            self.write(state, losses)
+
+    def write(self, state: State, losses: list[np.ndarray]) -> None:
+        """Write the state and the losses of every chunk of epochs so far."""
+        arrays = {f"{i:04d}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state.storable()))}
+        document = {
+            "schema": _SCHEMA,
+            "version": _VERSION,
+            "identity": self.identity,
+            "num_epochs_done": sum(map(len, losses)),
+        }
+        history = {"losses": np.concatenate(losses)}
+        write_folder(self.path, {"checkpoint.json": document}, {"state.safetensors": arrays | history})
+        self.last_write = time.perf_counter()
+
+    def read(self, like: State) -> tuple[State, list[np.ndarray]]:
+        """Read a state of the same shapes, and the losses so far."""
+        document = read_json(self.path / "checkpoint.json", _SCHEMA, _VERSION)
+        stored = document.get("identity")
+        if stored != self.identity:
+            raise ModelFolderError(
+                f"checkpoint: {self.path} belongs to another fit: {_difference(stored, self.identity)}. "
+                "Give the same simulations, settings and seed, or another folder."
+            )
+        leaves, structure = jax.tree.flatten(like.storable())
+        expected: dict[str, Any] = {f"{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
+        expected["losses"] = ((int(document["num_epochs_done"]), 2), np.float64)
+        # Losses that were never measured are stored as NaN, and a best loss before the first epoch as infinity.
+        arrays = read_arrays(self.path / "state.safetensors", expected, finite=False)
+        history = arrays.pop("losses")
+        state = jax.tree.unflatten(structure, [jnp.asarray(arrays[k]) for k in sorted(arrays)])
+        return eqx.tree_at(lambda s: s.key, state, jax.random.wrap_key_data(state.key)), [history]
+
+
+def _difference(stored: Any, wanted: dict[str, Any]) -> str:
+    """Say in what two fits differ."""
+    if not isinstance(stored, dict) or not isinstance(stored.get("settings"), dict):
+        return "its settings cannot be read"
+    changed = [
+        f"{k} was {stored['settings'].get(k)!r}, is {v!r}"
+        for k, v in wanted["settings"].items()
+        if stored["settings"].get(k) != v
+    ]
+    if changed:
+        return "; ".join(changed)
+    return "the seed differs" if stored.get("key") != wanted["key"] else "the simulations differ"

@@ -1,0 +1,82 @@
+"""Refusals and warnings about simulations, before anything is fitted to them."""
+
+import warnings
+
+import numpy as np
+
+from .._support.legendre import Basis, affordable_degree
+from ..errors import ArgumentError, FisherScoreWarning
+from ..simulation.latent import AdditiveLatent
+from ..simulation.simulations import Simulations
+from .data import Rows
+
+# Failures that depend on θ or x bias the score; below this they are tolerated with a warning.
+MAX_FAILURE_RATE = 0.01
+MIN_SIMULATIONS = 10
+# Single precision resolves columns that vary by more than this fraction of their size.
+_MIN_RELATIVE_SPREAD = 3e-5
+# A datum whose noise is less than this fraction of its spread over the region is all but determined by θ.
+_MIN_NOISE = 1e-3
+
+
+def check_failures(sims: Simulations, *, allow_failures: bool) -> None:
+    """Refuse simulations of which too many failed; warn where some did."""
+    rate = sims.failure_rate
+    if not rate:
+        return
+    counts, first = sims.failures()
+    listed = ", ".join(f"{c} {k}" for k, c in counts.items())
+    text = (
+        f"sims: {rate:.2%} of {len(sims)} simulations failed ({listed}; the first said: {first}). Training on the rest "
+        "learns the score of x given success. Failures that depend on the parameters alone are made up for; those that "
+        "depend on the data cannot be, and bias the score."
+    )
+    additive = sims.folder is None and isinstance(sims.latent_model, AdditiveLatent)
+    if additive and not sims.proposal.inside(sims.drawn_at[sims.status != "ok"]).all():
+        text += (
+            " Some failed just outside the proposal's range, where noise added to the parameters had taken them: if "
+            "that is the reason, simulate without a latent, narrow the range a little, or pass a latent of your own."
+        )
+    if rate > MAX_FAILURE_RATE and not allow_failures:
+        raise ArgumentError(text + " Repair the simulator, or pass allow_failures=True.")
+    warnings.warn(text, FisherScoreWarning, stacklevel=3)
+
+
+def check_number(num_successes: int) -> None:
+    """Refuse fewer simulations than any recipe can learn from."""
+    if num_successes < MIN_SIMULATIONS:
+        raise ArgumentError(
+            f"sims: expected at least {MIN_SIMULATIONS} simulations that succeeded, got {num_successes}."
+        )
+
+
+def warn_if_imprecise(sims: Simulations) -> None:
+    """Warn when numbers vary by so little that single precision cannot follow them."""
+    for name, rows in (("theta", sims.theta), ("x", sims.x.reshape(len(sims), -1))):
+        size, spread = np.abs(rows).max(axis=0), rows.std(axis=0)
+        blurred = (spread > 0) & (spread < _MIN_RELATIVE_SPREAD * size)
+        if blurred.any():
+            column = int(np.flatnonzero(blurred)[0])
+            warnings.warn(
+                f"sims: column {column} of {name} is about {size[column]:.4g} and varies by {spread[column]:.2g}, "
+                "which single precision hardly resolves. Subtract a constant.",
+                FisherScoreWarning,
+                stacklevel=3,
+            )
+
+
+def warn_if_deterministic(rows: Rows) -> None:
+    """Warn when the parameters all but determine a datum: then the likelihood is a spike, and its score unbounded."""
+    p = rows.num_parameters
+    terms = Basis(p, min(5, affordable_degree(p, len(rows) // 2, 100)))(rows.u)
+    residuals = rows.x - terms @ np.linalg.lstsq(terms, rows.x, rcond=None)[0]
+    noise, spread = residuals.std(axis=0), rows.x.std(axis=0)
+    certain = np.flatnonzero((noise < _MIN_NOISE * spread) & (spread > 0))
+    if certain.size:
+        warnings.warn(
+            f"sims: datum {int(certain[0])} has hardly any noise: given the parameters it varies by "
+            f"{noise[certain[0]]:.1g} of its spread over the region. A score then says little but that the "
+            "parameters are known; if the simulator is deterministic, add the noise of the measurement to it.",
+            FisherScoreWarning,
+            stacklevel=4,
+        )

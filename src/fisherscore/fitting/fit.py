@@ -1,0 +1,80 @@
+"""``fisherscore.fit``: from simulations to a score model, by a recipe."""
+
+from pathlib import Path
+from typing import Any
+
+from .._support.arguments import as_seed
+from ..errors import ArgumentError
+from ..score.fitted import FittedScore
+from ..simulation.latent import AdditiveLatent
+from ..simulation.simulations import Simulations
+from .assemble import FitOrigin, assemble
+from .checks import check_failures, check_number, warn_if_imprecise
+from .memory import allowed_bytes, fit_in_parts, is_too_large
+from .recipes import AutoRecipe, PaperRecipe, Recipe
+
+
+def fit(
+    sims: Simulations,
+    *,
+    recipe: str | Recipe = "auto",
+    seed: int = 0,
+    progress: bool | None = None,
+    checkpoint: str | Path | None = None,
+    allow_failures: bool = False,
+    memory: float | None = None,
+) -> FittedScore:
+    """Learn the score ∇θ log p(x | θ) from simulations.
+
+    A campaign whose data take more than ``memory`` is not loaded whole: networks are trained on random parts of it in
+    turn, ``auto`` on one such part.
+
+    Args:
+        sims: Simulations from :func:`fisherscore.simulate`, :func:`fisherscore.open_campaign` or
+            :func:`fisherscore.from_table`.
+        recipe: ``"auto"``, the best we have; ``"paper"``, the paper's estimator (the network of its toy example where
+            the latent is the user's own, else that of its lensing example); or a recipe object.
+        seed: Seed of everything random in the fit. Same seed, same machine, same model.
+        progress: Whether to show a progress bar; None shows one in a terminal.
+        checkpoint: Folder in which the state of the training is kept; a fit that was stopped goes on from there.
+        allow_failures: Whether to fit although more than 1 % of the simulations failed. Leaving them out biases the
+            score unless they depend on the parameters alone.
+        memory: Gigabytes that training may take; None allows half of what is free.
+
+    Returns:
+        The fitted score model, with its own estimate of its error where the recipe makes one.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator_from_latent, problem.proposal, 200, latent=problem.latent)
+    >>> fs.fit(sims).score([0.0, 0.0], sims.x).shape
+    (200, 2)
+
+    """
+    if not isinstance(sims, Simulations):
+        raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
+    chosen, seed = _chosen_recipe(recipe, sims), as_seed(seed)
+    check_failures(sims, allow_failures=allow_failures)
+    num_bytes = allowed_bytes(memory)
+    if is_too_large(sims, num_bytes):
+        if checkpoint is not None:
+            raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
+        fitted = fit_in_parts(chosen, sims, num_bytes, seed=seed, progress=progress)
+    else:
+        good = sims.ok()
+        check_number(len(good))
+        warn_if_imprecise(good)
+        fitted = chosen.fit_function(good, seed=seed, progress=progress, checkpoint=checkpoint)
+    return assemble(fitted, FitOrigin(type(chosen).__name__, seed, sims.failure_rate))
+
+
+def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:
+    """Return a recipe given by name or as an object."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    if recipe == "auto":
+        return AutoRecipe()
+    if recipe == "paper":
+        own_latent = sims.latent_model is not None and not isinstance(sims.latent_model, AdditiveLatent)
+        return PaperRecipe.toy() if own_latent else PaperRecipe()
+    raise ArgumentError(f'recipe: expected "auto", "paper" or a recipe object, got {recipe!r}.')

@@ -1,0 +1,148 @@
+"""Whether networks join the closed forms: trained on most rows, judged by the others.
+
+Networks join if, beside the closed forms, they lower the implicit loss of rows they have not seen by more than twice
+its standard error. An ensemble is trained one network after the other, and given up as soon as it is not worth it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from ..potentials.base import Potential
+from .data import Rows
+from .error_estimate import network_error
+from .implicit_risk import ImplicitRisk, Terms, edge_weights, inverse_information
+from .regimes import WeighedForms
+from .trainers import TrainedNetwork, Trainer, TrainingRequest
+
+# Networks are judged by a tenth of the simulations; where these are few, by up to a fifth, but no more than this.
+_MAX_TEST_OF_FEW = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """The factor of the closed forms' weights, the weight of the networks' mean, and the gain of every test row."""
+
+    keep: float
+    weight: float
+    gains: np.ndarray
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether the loss falls by more than twice its standard error."""
+        error = self.gains.std() / np.sqrt(len(self.gains))
+        return bool(np.isfinite(self.gains).all() and self.gains.mean() > 2.0 * error)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Networks that join, with their weights, the factor of the closed forms' weights, and the error they add."""
+
+    networks: dict[str, Potential]
+    weights: dict[str, float]
+    keep: float
+    error: float
+
+
+@dataclass(eq=False)
+class _Ensemble:
+    """Networks trained so far, their terms at the test rows, and what they are worth together."""
+
+    trained: list[TrainedNetwork] = field(default_factory=list)
+    terms: list[Terms] = field(default_factory=list)
+    judgement: Judgement | None = None
+
+    def mean(self) -> Terms:
+        """Average the networks."""
+        return Terms.weighted_sum([(1 / len(self.terms), t) for t in self.terms], self.terms[0].scores.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkTrial:
+    """Rows to train on and rows to test by, and what the closed forms say of them."""
+
+    training: Rows
+    known: np.ndarray  # scores of the training rows, by the closed forms
+    test: Rows
+    base: Terms  # those of the closed forms at the test rows
+    risk: ImplicitRisk
+
+    @classmethod
+    def of(cls, rows: Rows, forms: WeighedForms) -> "NetworkTrial":
+        """Split rows: the test is taken from the first part that was left out of the closed forms' fits."""
+        held_out = forms.validation.held_out
+        num_test = min(len(held_out), max(len(rows) // 10, min(len(rows) // 5, _MAX_TEST_OF_FEW)))
+        chosen = held_out[:num_test]
+        test, known = rows.take(chosen), forms.scores(rows)
+        p = rows.num_parameters
+        metric = inverse_information([known], p) if known.any() else np.eye(p)
+        # The first part is at least as large as the test, and the first fits have not seen it.
+        parts = [(w, Terms.of(forms.validation.fits[n][0], test, metric)) for n, w in forms.weights.items() if w]
+        return cls(
+            training=rows.without(chosen),
+            known=np.delete(known, chosen, axis=0),
+            test=test,
+            base=Terms.weighted_sum(parts, test.u.shape),
+            risk=ImplicitRisk(edge_weights(test.u), metric),
+        )
+
+    def run(
+        self, trainer: Trainer, *, key: Array, progress: bool | None, checkpoint: Path | None
+    ) -> tuple[Joined | None, dict[str, Any]]:
+        """Train networks and judge them; give those that join, and details of the training."""
+        ensemble = _Ensemble()
+        for number in range(trainer.num_members):
+            request = TrainingRequest(
+                rows=self.training,
+                known=self.known,
+                metric=self.risk.metric,
+                key=jax.random.fold_in(key, number),
+                progress=progress,
+                checkpoint=None if checkpoint is None else checkpoint / f"network_{number}",
+            )
+            ensemble.trained.append(trainer.fit(request))
+            ensemble.terms.append(ensemble.trained[-1].terms(self.test, self.risk.metric))
+            ensemble.judgement = self.judge(ensemble.mean())
+            if not ensemble.judgement.worthwhile:
+                break
+        judgement = ensemble.judgement
+        if judgement is None:
+            return None, {}
+        details = _details(ensemble.trained, judgement)
+        return (self._joined(ensemble, judgement) if judgement.worthwhile else None), details
+
+    def judge(self, network: Terms) -> Judgement:
+        """Weigh networks beside the closed forms, and say by how much the loss of every row falls."""
+        if not self.base.scores.any():
+            return Judgement(1.0, 1.0, -self.risk.loss(network))
+        if not network.finite:
+            return Judgement(1.0, 0.0, np.full(len(self.test), np.nan))
+        keep, weight = self.risk.joint_weights(self.base, network)
+        both = Terms.weighted_sum([(keep, self.base), (weight, network)], self.base.scores.shape)
+        return Judgement(keep, weight, self.risk.loss(self.base) - self.risk.loss(both))
+
+    def _joined(self, ensemble: _Ensemble, judgement: Judgement) -> Joined:
+        """Give the ensemble its weights and its error."""
+        keep, weight = judgement.keep, judgement.weight
+        names = [f"network {number}" for number in range(1, len(ensemble.trained) + 1)]
+        whole = keep * self.base.scores + weight * ensemble.mean().scores
+        return Joined(
+            networks={n: t.potential for n, t in zip(names, ensemble.trained, strict=True)},
+            weights={n: weight * t.scale / len(names) for n, t in zip(names, ensemble.trained, strict=True)},
+            keep=keep,
+            error=weight**2 * network_error([t.scores for t in ensemble.terms], whole),
+        )
+
+
+def _details(trained: Sequence[TrainedNetwork], judgement: Judgement) -> dict[str, Any]:
+    """Describe the training of the first network, and what all are worth."""
+    return trained[0].history.as_dict() | {
+        "network_gain": float(judgement.gains.mean()),
+        "network_used": judgement.worthwhile,
+        "fit_seconds": sum(t.history.seconds for t in trained),
+    }

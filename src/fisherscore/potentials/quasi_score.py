@@ -1,0 +1,95 @@
+"""The best score linear in x: the quasi-score of Wedderburn (1974) and Godambe.
+
+With mean μ(θ) and covariance Σ(θ) it is (∂μ/∂θ)ᵀ Σ⁻¹ (x − μ): exact for every exponential family in x itself, such as
+Poisson counts, whatever the shape of its noise. Mean and covariance are fitted as in ``potentials.location_scale``
+with Gaussian noise.
+
+That score, K(θ)(x − μ(θ)), need not be the gradient of anything. The nearest over the region that is one has the
+potential ℓ(θ, x) = η(θ)·x − A(θ) with polynomials η and A, and is found by least squares.
+"""
+
+from typing import Any, ClassVar, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._support.legendre import Basis
+from .base import ClosedForm, register
+from .location_scale import LocationScaleFit, bounded_log_variance, fit_location_scale
+
+_MAX_POINTS = 4_000
+_RELATIVE_RIDGE = 1e-9
+
+
+@register("polynomial_family")
+class QuasiScore(ClosedForm):
+    """ℓ(θ, x) = η(θ)·x − A(θ) with polynomials η and A: an exponential family in the data themselves."""
+
+    max_data: ClassVar[int] = 100
+
+    coefficients: Float[Array, "terms data+1"]  # the last column is −A
+    basis: Basis = eqx.field(static=True)
+
+    def __init__(self, num_parameters: int, data_size: int, *, degree: int, key: Array | None = None):
+        del key
+        self.basis = Basis(num_parameters, degree)
+        self.coefficients = jnp.zeros((len(self.basis), data_size + 1))
+
+    @classmethod
+    def fit(cls, u: np.ndarray, rows: np.ndarray) -> Self:
+        """Fit mean and covariance as functions of θ, and from them the best score linear in x."""
+        fitted = fit_location_scale(u, rows, num_components=None)
+        points = u[:_MAX_POINTS]
+        gradients = fitted.basis.gradient(points)
+        slopes, offsets, fishers = _linear_scores(fitted, points, gradients)
+        scores = np.concatenate([slopes, offsets[:, :, None]], axis=2)  # (n, p, d + 1)
+        coefficients = _nearest_gradient(scores, gradients, fishers.mean(axis=0))
+        return cls(u.shape[1], rows.shape[1], degree=fitted.basis.degree)._filled(coefficients=coefficients)
+
+    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+        """Give η(θ)·x − A(θ)."""
+        return self.basis(theta, jnp) @ self.coefficients @ jnp.append(x.ravel(), 1.0)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The degree of the polynomials."""
+        return {"degree": self.basis.degree}
+
+
+def _linear_scores(
+    fitted: LocationScaleFit, points: np.ndarray, gradients: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Give K = (∂μ/∂θ)ᵀ Σ⁻¹, −K μ and the Fisher matrix K ∂μ/∂θ at every point.
+
+    With U = 1 − L(θ) the mean is μ = (U W)⁻¹ m and the precision Σ⁻¹ = (U W)ᵀ diag(e^−q) (U W).
+    """
+    terms = fitted.basis(points)
+    mixing_gradients = fitted.mixing_basis.gradient(points)
+    mixing = np.tensordot(fitted.mixing_basis(points), fitted.mixing, 1)
+    unmix = np.eye(mixing.shape[1]) - mixing
+    shift = np.linalg.solve(unmix, (terms @ fitted.location)[:, :, None])
+    moved_mixing = np.einsum("nbp,bij,nj->nip", mixing_gradients, fitted.mixing, shift[:, :, 0], optimize=True)
+    moved_shift = np.linalg.solve(unmix, np.einsum("njp,jd->ndp", gradients, fitted.location) + moved_mixing)
+    back = np.linalg.inv(fitted.whitening)
+    mean = shift[:, :, 0] @ back.T
+    movement = back @ moved_shift
+    decorrelate = unmix @ fitted.whitening
+    inverse_variance = np.exp(-bounded_log_variance(terms @ fitted.log_variance))
+    slope = np.swapaxes(decorrelate @ movement * inverse_variance[:, :, None], 1, 2) @ decorrelate
+    return slope, -np.einsum("npd,nd->np", slope, mean), slope @ movement
+
+
+def _nearest_gradient(scores: np.ndarray, gradients: np.ndarray, fisher: np.ndarray) -> np.ndarray:
+    """Fit polynomials (terms, d + 1) whose gradients are nearest to scores (n, p, d + 1) linear in (x, 1).
+
+    Errors of a score count relative to the Fisher matrix.
+    """
+    num_columns, num_terms = scores.shape[2], gradients.shape[1]
+    half = np.linalg.cholesky(np.linalg.inv(fisher + _RELATIVE_RIDGE * np.trace(fisher) * np.eye(len(fisher))))
+    design = np.einsum("njp,pq->nqj", gradients[:, 1:], half).reshape(-1, num_terms - 1)
+    target = np.einsum("npi,pq->nqi", scores, half).reshape(-1, num_columns)
+    gram = design.T @ design
+    gram += _RELATIVE_RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
+    return np.vstack([np.zeros(num_columns), np.linalg.solve(gram, design.T @ target)])

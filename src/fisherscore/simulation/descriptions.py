@@ -1,0 +1,88 @@
+"""Proposals and latent models as plain data, for the folders of campaigns and exported files.
+
+Proposals of the common distributions and Gaussian latents are made anew from their description; others must be passed
+again when a folder is opened. Nothing is ever unpickled.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+
+from ..errors import ArgumentError
+from .latent import AdditiveLatent, GaussianLatent, Latent
+from .proposal import Proposal
+
+# The closed list of distributions a campaign's folder may name.
+_KNOWN = ("Uniform", "Normal", "LogNormal", "Gamma", "Beta", "Exponential", "HalfNormal", "Cauchy", "LogUniform")
+
+
+def describe_proposal(proposal: Proposal) -> dict[str, Any]:
+    """Describe a proposal in plain data."""
+    return {
+        "names": list(proposal.names),
+        "units": list(proposal.units),
+        "low": proposal.low.tolist(),
+        "high": proposal.high.tolist(),
+        "distributions": [
+            {"name": type(law).__name__, **{k: float(getattr(law, k)) for k in sorted(law.arg_constraints)}}
+            if _is_known(law)
+            else {"name": type(law).__name__}
+            for law in proposal.distributions
+        ],
+    }
+
+
+def _is_known(law: dist.Distribution) -> bool:
+    return type(law) is getattr(dist, type(law).__name__, None) and type(law).__name__ in _KNOWN
+
+
+def rebuild_proposal(description: dict[str, Any]) -> Proposal:
+    """Make a proposal anew from its description."""
+    laws = {}
+    for name, law in zip(description["names"], description["distributions"], strict=True):
+        values = {k: v for k, v in law.items() if k != "name"}
+        if law["name"] not in _KNOWN or not values:
+            raise ArgumentError(
+                f"proposal: the campaign's distribution of {name!r} ({law['name']}) cannot be made anew. Pass the "
+                "proposal it was simulated with: open_campaign(path, proposal=...)."
+            )
+        laws[name] = getattr(dist, law["name"])(**values)
+    return Proposal.of(laws, units=dict(zip(description["names"], description["units"], strict=True)))
+
+
+def describe_latent(latent: Latent | None) -> dict[str, Any]:
+    """Describe a latent model in plain data, as two entries of a description.
+
+    Additive noise is written as version 0.1.0 wrote it, so that its campaigns can be gone on with.
+    """
+    if latent is None:
+        return {"latent": None, "additive_noise": False}
+    additive = type(latent) is AdditiveLatent
+    if isinstance(latent, GaussianLatent) and (additive or type(latent) is GaussianLatent):
+        covariance = latent.covariance.tolist()
+        return {"latent": {"name": "GaussianLatent", "covariance": covariance}, "additive_noise": additive}
+    return {"latent": {"name": type(latent).__name__}, "additive_noise": False}
+
+
+def rebuild_latent(description: dict[str, Any]) -> Latent | None:
+    """Make a latent model anew, or one that says what is missing when it is used."""
+    latent = description["latent"]
+    if latent is None:
+        return None
+    if latent["name"] != "GaussianLatent":
+        return _MissingLatent()
+    covariance = np.array(latent["covariance"])
+    return AdditiveLatent(covariance) if description.get("additive_noise") else GaussianLatent(covariance)
+
+
+class _MissingLatent(Latent):
+    """Stands for a latent model of the user's own, which no folder can hold."""
+
+    def sample(self, key: Any, theta: Any) -> Any:
+        """Refuse."""
+        raise ArgumentError("latent: pass the latent model of this campaign: open_campaign(path, latent=...).")
+
+    def score(self, theta: Any, latent: Any) -> Any:
+        """Refuse."""
+        return self.sample(None, theta)
