@@ -18,8 +18,9 @@ import numpy as np
 import numpyro.distributions as dist
 
 from ..errors import ArgumentError, ConfigurationError
+from ..simulation.identity import source_digest
 from ..simulation.proposal import Proposal, uniform
-from ..simulation.simulator import Simulator, from_command, from_jax, from_python, source_digest
+from ..simulation.simulator import Simulator, from_command, from_jax, from_python
 from .document import (
     Document,
     Section,

@@ -126,7 +126,7 @@ def open_campaign(
         path: Folder of the campaign.
         proposal: Needed only where the folder cannot hold it: distributions that are not common.
         latent: Needed only where the folder cannot hold it: latent models the user wrote.
-        first: Take only the first so many records; None takes all.
+        first: Take only records with a number below this; None takes all.
 
     Returns:
         The simulations, failures included.
