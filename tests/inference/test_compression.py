@@ -82,6 +82,7 @@ def test_the_summary_is_an_estimate_of_the_parameters():
     assert t(x[0]).shape == (3,) and t(x[:4].reshape(2, 2, 100)).shape == (2, 2, 3)
 
 
+@pytest.mark.slow
 def test_a_fitted_model_compresses_with_what_it_remembers():
     problem = fs.problems.linear_gaussian()
     sims = fs.simulate(problem.simulator_from_latent, problem.proposal, 10_000, latent=problem.latent)

@@ -92,6 +92,7 @@ def test_a_vector_field_has_no_density():
         model.log_likelihood([0.5], [0.5])
 
 
+@pytest.mark.slow
 def test_units_do_not_change_the_physics():
     """Parameters in units 1e9 times smaller and data 1e-6 times larger give the score by the chain rule, no more."""
     scale, stretch = np.array([1e9, 1e-9]), 1e-6
