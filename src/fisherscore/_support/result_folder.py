@@ -25,7 +25,8 @@ class ResultFolder:
     def write(self, path: str | Path, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Write the fields and arrays of a result, replacing a result of the same kind."""
         document = {"schema": self.schema, "version": self.version, **fields}
-        write_folder(path, {self.document: document}, {self.arrays: arrays})
+        double = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+        write_folder(path, {self.document: document}, {self.arrays: double})
 
     def read_fields(self, path: str | Path) -> dict[str, Any]:
         """Read and check the document."""
