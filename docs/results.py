@@ -128,6 +128,26 @@ def own_estimates() -> str:
     )
 
 
+def compare_versions() -> str:
+    """Compare the default fit with that of an older version, on the same fresh seeds."""
+    results = read("compare_versions")
+    old, new = results["versions"]["old"], results["versions"]["new"]
+    rows = [
+        (
+            TITLES[row["problem"]],
+            f"{row['num_simulations']:,}",
+            number(row["mean_old"]),
+            number(row["mean_new"]),
+            number(row["spread"]),
+            "yes" if row["worse_beyond_spread"] else "no",
+        )
+        for row in results["rows"]
+    ]
+    head = ("problem", "simulations", old, new, "spread of one seed", "worse by more than the spread")
+    seeds = ", ".join(map(str, results["seeds"]))
+    return f"{table(head, rows)}\n\nMeans over the seeds {seeds}, both versions in one run."
+
+
 def weak_lensing() -> str:
     """Write the paper's experiment by numbers."""
     document = read("weak_lensing")
@@ -359,6 +379,7 @@ def headline() -> str:
 
 
 TABLES = {
+    "compare_versions": compare_versions,
     "headline": headline,
     "score_errors": score_errors,
     "budget": budget,

@@ -76,6 +76,8 @@ def test_the_toy_experiment_learns_the_score_with_the_papers_network(tmp_path, c
 def test_version_and_bad_arguments(call_cli):
     assert fs.__version__ in call_cli("--version").output
     assert call_cli("run", "nonsense", "--out", "x").exit_code == 2
+    assert call_cli("run", "mine.toml", "--out", "x").exit_code == 2
+    assert call_cli("simulate", "mine.toml", "--num-simulations", 100).exit_code == 2
 
 
 def test_score_field_draws_two_parameters_only():

@@ -33,6 +33,11 @@ class ScoreError:
         standard_error: The statistical error of ``mean``.
         median: Median over the pairs.
         num_pairs: Number of pairs (θ, x) it was measured on.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> fs.accuracy.score_error(problem.exact_model(), problem, num_pairs=100).num_pairs
+    100
     """
 
     mean: float
@@ -49,6 +54,11 @@ class FieldError:
         median: Median over the grid.
         maximum: Largest error on the grid.
         num_points: Number of points of the grid.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> fs.accuracy.field_error(problem.exact_model(), problem, [0.1, 0.2], num_per_axis=5).num_points
+    25
     """
 
     median: float
@@ -144,6 +154,11 @@ def c2st(first: Any, second: Any, *, seed: int = 0) -> float:
 
     Returns:
         The fraction told apart on samples left out: 0.5 is the same distribution, 1 is disjoint.
+
+    >>> import fisherscore as fs, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> fs.accuracy.c2st(rng.normal(size=(100, 1)), rng.normal(5.0, 1.0, size=(100, 1))) > 0.95
+    True
     """
     try:
         from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -169,6 +184,12 @@ def forecast_error(forecasts: Any, fishers: Any) -> float:
 
     Returns:
         The largest |σ̂/σ − 1| over parameters and forecasts.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> forecast = fs.forecast(problem.exact_model(), [0.0, 0.0], problem.simulator)
+    >>> fs.accuracy.forecast_error([forecast], [problem.fisher([0.0, 0.0])]) < 0.1
+    True
     """
     exact = np.array([np.sqrt(np.diag(np.linalg.inv(f))) for f in fishers])
     return float(np.max(np.abs(np.array([f.sigma for f in forecasts]) / exact - 1)))

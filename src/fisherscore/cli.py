@@ -19,7 +19,7 @@ app = typer.Typer(
     help="Learn the Fisher score of any simulator, and put it to work.", no_args_is_help=True, add_completion=True
 )
 
-# Exit codes: 0 done; 1 an error, told in one line; 2 wrong usage; 3 done, and not to be trusted; 130 interrupted.
+# Exit codes: 0 done; 1 an error, told in one line; 2 wrong usage; 3 done, but not to be trusted; 130 interrupted.
 FAILED, UNTRUSTED, INTERRUPTED = 1, 3, 130
 
 
@@ -38,6 +38,7 @@ class RecipeName(StrEnum):
 
 
 def _version(show: bool) -> None:
+    """Print the version if asked to."""
     if show:
         typer.echo(f"fisherscore {__version__}")
         raise typer.Exit
@@ -46,7 +47,7 @@ def _version(show: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Learn the Fisher score of any simulator, and put it to work."""
@@ -56,7 +57,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Write the result as JSON, 
 File = Annotated[Path, typer.Argument(help="An analysis file; fisherscore init writes one.", metavar="FILE")]
 
 
-def _things_to_run(incomplete: str) -> list[str]:
+def _complete_target(incomplete: str) -> list[str]:
+    """Complete the name of an experiment, or of an analysis file in this folder."""
     return [n for n in (*Experiment, *map(str, Path().glob("*.toml"))) if n.startswith(incomplete)]
 
 
@@ -74,47 +76,48 @@ def init(
 
 @app.command()
 def run(
-    what: Annotated[
+    target: Annotated[
         str,
         typer.Argument(
             help="An analysis file (.toml), or an experiment of the paper: weak-lensing or linear-gaussian.",
             metavar="FILE|EXPERIMENT",
-            autocompletion=_things_to_run,
+            autocompletion=_complete_target,
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder of an experiment's results.")] = None,
     num_simulations: Annotated[
-        int | None, typer.Option(min=100, help="How many simulations an experiment trains on.")
+        int | None, typer.Option(min=100, help="Number of simulations an experiment trains on.")
     ] = None,
     recipe: Annotated[RecipeName | None, typer.Option(help="How an experiment fits.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random in an experiment.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Let an experiment compare and check with less.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a whole analysis: simulate, fit, forecast, sample, check and report. What is done already is not done again.
+    """Run a whole analysis: simulate, fit, forecast, sample, check and report. Stages that are done are not run again.
 
-    Exit code 3 says that it ran, and that its own checks advise against trusting it.
+    Exit code 3 means that it ran, and that its own checks advise against trusting it.
     """
-    chosen = {"num_simulations": num_simulations, "recipe": recipe and recipe.value, "seed": seed, "quick": quick}
-    given = {k: v for k, v in chosen.items() if v not in (None, False)}
-    if what in list(Experiment):
+    options = {"num_simulations": num_simulations, "recipe": recipe and recipe.value, "seed": seed, "quick": quick}
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    if target in list(Experiment):
         if out is None:
             raise typer.BadParameter("an experiment needs a folder for its results.", param_hint="--out")
-        _run_experiment(Experiment(what), out, given, as_json)
+        _run_experiment(Experiment(target), out, given, as_json)
         return
-    if not what.endswith(".toml"):
+    if not target.endswith(".toml"):
         known = ", ".join(Experiment)
-        raise typer.BadParameter(f"expected a file ending in .toml, or one of {known}; got {what!r}.")
+        raise typer.BadParameter(f"expected a file ending in .toml, or one of {known}; got {target!r}.")
     if out is not None or given:
         raise typer.BadParameter("an analysis file says all this itself; options are for the experiments.")
-    _run_stages(Path(what), None, as_json)
+    _run_stages(Path(target), None, as_json)
 
 
-def _run_experiment(experiment: Experiment, out: Path, chosen: dict[str, Any], as_json: bool) -> None:
+def _run_experiment(experiment: Experiment, out: Path, options: dict[str, Any], as_json: bool) -> None:
+    """Run an experiment of the paper."""
     with _errors():
         module = import_module(f".experiments.{experiment.name}", __package__)
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
-            result = module.run(out, **chosen)
+            result = module.run(out, **options)
         if as_json:
             typer.echo(json.dumps(result))
 
@@ -139,36 +142,6 @@ def _run_stages(file: Path, stages: tuple[str, ...] | None, as_json: bool) -> No
             raise typer.Exit(UNTRUSTED)
 
 
-@app.command()
-def fit(file: File, as_json: AsJson = False) -> None:
-    """Learn the score from the simulations of an analysis."""
-    _run_stages(file, ("fit",), as_json)
-
-
-@app.command()
-def forecast(file: File, as_json: AsJson = False) -> None:
-    """Forecast the errors of an analysis: Fisher matrix, plug-in and conservative."""
-    _run_stages(file, ("forecast",), as_json)
-
-
-@app.command()
-def sample(file: File, as_json: AsJson = False) -> None:
-    """Find the best fit and sample the posterior of the observation."""
-    _run_stages(file, ("sample",), as_json)
-
-
-@app.command()
-def check(file: File, as_json: AsJson = False) -> None:
-    """Check the score on simulations it has not seen. Exit code 3: a check failed."""
-    _run_stages(file, ("check",), as_json)
-
-
-@app.command()
-def report(file: File, as_json: AsJson = False) -> None:
-    """Write the page of an analysis, with all that is done so far."""
-    _run_stages(file, ("report",), as_json)
-
-
 Command = Annotated[list[str], typer.Argument(help="The program: ./sim {input} {output}, after a --.")]
 Parameters = Annotated[list[str], typer.Option("--parameter", "-p", help="A parameter's range: name=low:high.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds after which a run is killed.")]
@@ -186,8 +159,8 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the campaign; the same call again goes on where it stopped.")
     ] = None,
-    num_simulations: Annotated[int | None, typer.Option(min=1, help="How many simulations it has.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="How many run at a time.")] = 1,
+    num_simulations: Annotated[int | None, typer.Option(min=1, help="Number of simulations in the campaign.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Number of simulations run at a time.")] = 1,
     shard: Annotated[str | None, typer.Option(help="k/n: run the k-th of n parts, for job arrays.")] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, to run there.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
@@ -196,13 +169,15 @@ def simulate(
 ) -> None:
     """Run the simulations of an analysis file, or a campaign of an external program over a box of parameters.
 
-    Of an analysis file, only --shard may be given beside it; shards are joined by the next stage that is run whole.
+    With an analysis file only --shard may be given; shards are joined by the next simulate or run without --shard.
 
     Example: fisherscore simulate analysis.toml
 
     Example: fisherscore simulate -p a=0:1 --out runs/mine --num-simulations 5000 --workers 8 -- ./sim {input} {output}
     """
     if len(command) == 1 and command[0].endswith(".toml"):
+        if parameter is not None or out is not None or num_simulations is not None:
+            raise typer.BadParameter("an analysis file says all this itself; only --shard may be given.")
         with _errors():
             from .analysis.campaigns import run_campaigns
             from .analysis.configuration import read_configuration
@@ -225,17 +200,32 @@ def simulate(
         typer.echo(str(campaign_status(out)))
 
 
+def _add_stage(stage: str, description: str) -> None:
+    """Add a command that runs one stage of an analysis alone."""
+
+    @app.command(stage, help=description)
+    def command(file: File, as_json: AsJson = False) -> None:
+        _run_stages(file, (stage,), as_json)
+
+
+_add_stage("fit", "Learn the score from the simulations of an analysis.")
+_add_stage("forecast", "Forecast the errors of an analysis: Fisher matrix, plug-in and conservative.")
+_add_stage("sample", "Find the best fit and sample the posterior of the observation.")
+_add_stage("check", "Check the score on simulations it has not seen. Exit code 3: a check failed.")
+_add_stage("report", "Write the page of an analysis, with all that is done so far.")
+
+
 @app.command()
 def status(
     folder: Annotated[Path, typer.Argument(help="A campaign's folder.")],
     as_json: AsJson = False,
 ) -> None:
-    """Say how far a campaign is, while it runs or afterwards."""
+    """Show the progress of a campaign, while it runs or afterwards."""
     with _errors():
         from .simulation.status import campaign_status
 
-        found = campaign_status(folder)
-        typer.echo(json.dumps(asdict(found)) if as_json else str(found))
+        state = campaign_status(folder)
+        typer.echo(json.dumps(asdict(state)) if as_json else str(state))
 
 
 @app.command()
@@ -269,8 +259,10 @@ def export(
 def check_simulator(
     command: Command,
     parameter: Parameters,
-    num_runs: Annotated[int, typer.Option(min=2, help="How many runs to try.")] = 5,
-    num_simulations: Annotated[int | None, typer.Option(min=1, help="Estimate the cost of so many.")] = None,
+    num_runs: Annotated[int, typer.Option(min=2, help="Number of trial runs.")] = 5,
+    num_simulations: Annotated[
+        int | None, typer.Option(min=1, help="Estimate the cost of this many simulations.")
+    ] = None,
     timeout: Timeout = None,
     input_format: InputFormat = "json",
     as_json: AsJson = False,
@@ -286,13 +278,14 @@ def check_simulator(
 
         simulator = from_command(command, timeout=timeout, input_format=input_format)
         ranges = [_range(text) for text in parameter]
-        found = check(simulator, uniform(ranges), num_runs=num_runs, num_simulations=num_simulations)
-        typer.echo(json.dumps(found.as_dict()) if as_json else str(found))
-        if found.problems:
+        trial = check(simulator, uniform(ranges), num_runs=num_runs, num_simulations=num_simulations)
+        typer.echo(json.dumps(trial.as_dict()) if as_json else str(trial))
+        if trial.problems:
             raise typer.Exit(UNTRUSTED)
 
 
 def _range(text: str) -> tuple[str, tuple[float, float]]:
+    """Read name=low:high."""
     name, _, limits = text.rpartition("=")
     low, _, high = limits.partition(":")
     try:
@@ -303,7 +296,7 @@ def _range(text: str) -> tuple[str, tuple[float, float]]:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Print errors of ours, and of the disk, as one line, without a traceback."""
+    """Print errors of the package and of the file system as one line, without a traceback."""
     try:
         yield
     except (FisherScoreError, OSError) as error:

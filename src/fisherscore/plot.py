@@ -102,6 +102,10 @@ def loss_curve(provenance: Any, *, ax: "Axes | None" = None) -> "Axes":
 
     Returns:
         The axes.
+
+    >>> import fisherscore as fs
+    >>> fs.plot.loss_curve({"loss": [3.0, 2.0], "held_out_loss": [3.2, 2.1], "best_epoch": 2}).get_xlabel()
+    'epoch'
     """
     if "loss" not in provenance:
         raise ArgumentError("provenance: this model was fitted in closed form and has no loss curve.")
@@ -124,6 +128,10 @@ def save_figure(ax: Any, path: Any) -> None:
     Args:
         ax: Axes of the figure: one, or an array of them.
         path: The file; its ending says in which format.
+
+    >>> import io, fisherscore as fs
+    >>> ax = fs.plot.loss_curve({"loss": [3.0, 2.0], "held_out_loss": [3.2, 2.1], "best_epoch": 2})
+    >>> fs.plot.save_figure(ax, io.BytesIO())
     """
     from matplotlib import MatplotlibDeprecationWarning
 
@@ -219,6 +227,12 @@ def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None
 
     Returns:
         The axes of the triangle, shape (p, p), None above the diagonal.
+
+    >>> import fisherscore as fs
+    >>> model = fs.problems.linear_gaussian().exact_model()
+    >>> posterior = fs.sample(model, [0.5, -0.5], num_samples=200, num_warmup=200)
+    >>> fs.plot.triangle(posterior, truth={"theta1": 0.5, "theta2": -0.5}).shape
+    (2, 2)
     """
     several = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
     names = labels if labels is not None else [None] * len(several)
@@ -248,6 +262,12 @@ def diagnosis(diagnosis: Any) -> "np.ndarray":
 
     Returns:
         An array of axes, one for each picture.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 5_000)
+    >>> len(fs.plot.diagnosis(fs.diagnose(problem.exact_model(), sims, num_posteriors=0)))
+    1
     """
     from matplotlib.figure import Figure
 
@@ -269,6 +289,12 @@ def coverage(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
 
     Returns:
         The axes.
+
+    >>> import fisherscore as fs, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> diagnosis = fs.check_calibration(rng.normal(size=(100, 1)), rng.normal(size=(100, 200, 1)))
+    >>> fs.plot.coverage(diagnosis).get_xlabel()
+    'credibility level or rank'
     """
     if diagnosis.ranks is None or diagnosis.coverage is None:
         raise ArgumentError("diagnosis: it holds no posteriors; call diagnose with num_posteriors above 0.")
@@ -299,6 +325,13 @@ def identities(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
 
     Returns:
         The axes.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> sims = fs.simulate(problem.simulator, problem.proposal, 5_000)
+    >>> diagnosis = fs.diagnose(problem.exact_model(), sims, num_posteriors=0)
+    >>> [tick.get_text() for tick in fs.plot.identities(diagnosis).get_yticklabels()]
+    ['symmetry', 'information', 'zero mean']
     """
     ax = _axes(ax, (6.5, 2.8))
     checks = _identity_checks(diagnosis)[::-1]

@@ -16,6 +16,10 @@ title = "A test"
 out = "results"
 seed = 3
 
+[budget]
+simulations = 300
+test = 0
+
 [simulator]
 python = "model_of_test.py:draw"
 shape = 2
@@ -26,10 +30,6 @@ workers = 2
 [parameters]
 a = [0.0, 1.0]
 b = { range = [2.0, 3.0], unit = "km" }
-
-[budget]
-simulations = 300
-test = 0
 
 [observation]
 values = [0.5, 2.5]
@@ -163,8 +163,8 @@ def test_observations_are_read_from_files(write, tmp_path):
     np.savetxt(tmp_path / "x.csv", [[1.0, 2.0]], delimiter=",")
     (tmp_path / "x.txt").write_text("1.0\n2.0\n")
     for name in ("x.npy", "x.csv", "x.txt"):
-        found = read_configuration(write("values = [0.5, 2.5]", f'file = "{name}"')).observation
-        np.testing.assert_array_equal(found.x, [1.0, 2.0])
+        observation = read_configuration(write("values = [0.5, 2.5]", f'file = "{name}"')).observation
+        np.testing.assert_array_equal(observation.x, [1.0, 2.0])
     np.save(tmp_path / "bad.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(fs.ConfigurationError, match=r"observation\.file"):
         read_configuration(write("values = [0.5, 2.5]", 'file = "bad.npy"'))

@@ -140,17 +140,19 @@ def test_stages_the_file_does_not_ask_for_are_left_out_with_the_reason(tmp_path)
 def test_a_file_becomes_a_posterior_and_a_page(analysis):
     path, result = analysis
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert found["trusted"] is True and list(found["stages"]) == ["fit", "forecast", "sample", "check"]
-    drawn, ahead = (found["stages"][s]["result"] for s in ("sample", "forecast"))
+    summary = json.loads(result.stdout)
+    assert summary["trusted"] is True and list(summary["stages"]) == ["fit", "forecast", "sample", "check"]
+    posterior, forecast = (summary["stages"][s]["result"] for s in ("sample", "forecast"))
     # Known answers: σ is 0.1 for each parameter, and the posterior is centred on the data.
-    np.testing.assert_allclose(ahead["sigma"], 0.1, rtol=0.2)
-    np.testing.assert_allclose(drawn["mean"], drawn["x"], atol=0.04)
-    np.testing.assert_allclose(drawn["sd"], 0.1, rtol=0.2)
+    np.testing.assert_allclose(forecast["sigma"], 0.1, rtol=0.2)
+    np.testing.assert_allclose(posterior["mean"], posterior["x"], atol=0.04)
+    np.testing.assert_allclose(posterior["sd"], 0.1, rtol=0.2)
     out = path.parent / "runs" / "a"
     for name in ("posterior.png", "score_field.png", "forecast.png", "checks.png", "coverage.png", "report.html"):
         assert (out / name).exists(), name
     assert np.load(out / "posterior.npz")["chains"].shape == (4, 300, 2)
+    np.testing.assert_allclose(fs.Posterior.load(out / "posterior").mean, posterior["mean"])
+    np.testing.assert_allclose(fs.Forecast.load(out / "forecast").sigma, forecast["sigma"])
     assert fs.load(out / "model").names == ("<b>a</b>", "b")
     page = (out / "report.html").read_text()
     assert "<script>" not in page and "<b>" not in page and "http" not in page
@@ -340,7 +342,7 @@ def test_no_campaign_begins_with_a_simulator_that_cannot_work(tmp_path, call_cli
 def test_the_page_says_what_is_missing(copied, call_cli):
     path = copied
     (path.parent / "runs" / "a" / "check.json").unlink()
-    found = json.loads(call_cli("report", path, "--json").stdout)
-    assert found["trusted"] is None and found["reasons"] == ["The checks have not been run."]
+    summary = json.loads(call_cli("report", path, "--json").stdout)
+    assert summary["trusted"] is None and summary["reasons"] == ["The checks have not been run."]
     assert "Run: fisherscore check a.toml" in (path.parent / "runs" / "a" / "report.html").read_text()
     assert call_cli("report", path).exit_code == 0

@@ -18,6 +18,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_network_learns_from_parts_without_the_whole_being_read(folder, monkeypatch):
     monkeypatch.setattr(CampaignStore, "records", property(lambda self: pytest.fail("the whole was read")))
     reads = []

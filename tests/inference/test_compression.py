@@ -79,9 +79,11 @@ def test_the_summary_is_an_estimate_of_the_parameters():
     x = SIMULATOR.draw(np.tile(theta, (20_000, 1)), seed=4)
     error = np.sqrt(np.diag(np.linalg.inv(1.21 * FISHER)) / 20_000)
     np.testing.assert_allclose(t(x).mean(axis=0), theta, atol=float(5 * error.max()) + 1e-3)
+    assert repr(t) == "Summary(a, b, nuisance; at a=0, b=0, nuisance=0)" and "a, b, nuisance" in t._repr_html_()
     assert t(x[0]).shape == (3,) and t(x[:4].reshape(2, 2, 100)).shape == (2, 2, 3)
 
 
+@pytest.mark.slow
 def test_a_fitted_model_compresses_with_what_it_remembers():
     problem = fs.problems.linear_gaussian()
     sims = fs.simulate(problem.simulator_from_latent, problem.proposal, 10_000, latent=problem.latent)

@@ -64,6 +64,7 @@ def test_a_mean_that_is_zero_on_average_but_not_at_every_parameter():
     assert fs.diagnose(tilted, SIMS, num_posteriors=0)["zero mean"].verdict == "FAIL"
 
 
+@pytest.mark.slow
 def test_a_network_that_learned_its_training_data_by_heart():
     few = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 60, latent=TOY.latent, seed=3)
     training = fs.Training(num_epochs=3000, batch_size=None, held_out=0.0, patience=None, decay="none")

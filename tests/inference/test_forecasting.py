@@ -197,9 +197,9 @@ def test_equal_seeds_do_not_share_noise():
     noise = (sims.x - sims.theta)[:, 0]
     mock = simulator.draw(np.zeros((500, 1)))[:, 0]
     assert abs(np.corrcoef(noise, mock)[0, 1]) < 0.2
-    from fisherscore.simulation.execution.run import forecast_stream
+    from fisherscore.simulation.execution.run import Purpose, Stream
 
-    fresh = simulator.draw_stream(np.zeros((500, 1)), forecast_stream(0))[:, 0]
+    fresh = simulator.draw_stream(np.zeros((500, 1)), Stream(0, Purpose.FORECAST))[:, 0]
     assert abs(np.corrcoef(noise, fresh)[0, 1]) < 0.2 and abs(np.corrcoef(mock, fresh)[0, 1]) < 0.2
 
 

@@ -52,6 +52,7 @@ def test_a_vector_field_is_corrected_by_its_line_integral():
     assert c2st(posterior.samples, exact_normal(X, COVARIANCE)) < 0.53
 
 
+@pytest.mark.slow
 def test_another_prior_without_retraining(learned):
     """A Gaussian prior makes a conjugate posterior; the score was learned under a uniform proposal."""
     prior = {"theta1": dist.Normal(0.0, 0.2), "theta2": dist.Normal(0.0, 0.3)}
@@ -69,6 +70,7 @@ def test_a_prior_with_bounded_support_is_respected():
     assert (half.samples[:, 1] > 0).all()
 
 
+@pytest.mark.slow
 def test_fifty_independent_draws_from_a_model_trained_on_one(learned):
     draws = TOY.simulator.draw(np.tile([0.3, 0.1], (50, 1)), seed=5)
     posterior = fs.sample(learned, draws, iid=True, seed=5)
@@ -81,6 +83,7 @@ def test_fifty_independent_draws_from_a_model_trained_on_one(learned):
     np.testing.assert_allclose(sigma, analytic, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_two_moons_by_tempering_and_a_warning_from_nuts():
     problem = fs.problems.two_moons()
     x = problem.simulator.draw([0.3, 0.2], seed=4)
@@ -98,6 +101,7 @@ def test_two_moons_by_tempering_and_a_warning_from_nuts():
     assert not stuck.trusted and "do not trust this" in str(stuck)
 
 
+@pytest.mark.slow
 def test_smc_agrees_with_nuts_on_one_mode():
     posterior = fs.sample(TOY.exact_model(), X, method="smc", seed=2)
     assert c2st(posterior.samples, exact_normal(X, COVARIANCE)) < 0.53

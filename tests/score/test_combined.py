@@ -49,6 +49,7 @@ def test_combined_models_broadcast_and_fit():
     np.testing.assert_allclose(best.sigma, 0.5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_two_fitted_probes_combine_without_retraining():
     """Two linear Gaussian probes: the combined Fisher matrix, best fit and posterior are those of both together."""
     problem = fs.problems.linear_gaussian()

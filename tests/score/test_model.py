@@ -86,12 +86,23 @@ def test_mistakes_are_named(model, theta, x, message):
         model.score(theta, x)
 
 
+def test_short_texts_for_terminals_and_notebooks(fitted):
+    assert repr(EXACT) == "FunctionScore(theta1, theta2; data of shape (2,))"
+    assert repr(fitted) == "FittedScore(theta1, theta2; data of shape (2,))"
+    assert repr(fs.combine(EXACT, fitted)) == "CombinedScore(theta1, theta2; data of shape ((2,), (2,)))"
+    for model in (EXACT, fitted, fs.combine(EXACT, fitted)):
+        assert "<th>theta1</th><td>[-3, 3]</td>" in model._repr_html_()
+    assert str(fitted).startswith("score of theta1 in [-3, 3], theta2 in [-3, 3], given data of shape (2,)")
+    assert repr(PROBLEM) == "Problem(linear-gaussian: theta1, theta2; data of shape (2,))"
+
+
 def test_a_vector_field_has_no_density():
     model = fs.FunctionScore(fs.uniform(a=(0, 1)), (1,), score=lambda t, x: x - t)
     with pytest.raises(fs.ArgumentError, match="model: expected one with a density"):
         model.log_likelihood([0.5], [0.5])
 
 
+@pytest.mark.slow
 def test_units_do_not_change_the_physics():
     """Parameters in units 1e9 times smaller and data 1e-6 times larger give the score by the chain rule, no more."""
     scale, stretch = np.array([1e9, 1e-9]), 1e-6

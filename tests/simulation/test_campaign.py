@@ -25,7 +25,7 @@ def simulator(request):
 
 @pytest.mark.parametrize("latent", [None, "additive"])
 def test_records_do_not_depend_on_how_many_follow(simulator, latent):
-    few, many = (fs.simulate(simulator, BOX, n, latent=latent, seed=5) for n in (37, 300))
+    few, many = (fs.simulate(simulator, BOX, n, latent=latent, seed=5) for n in (37, 150))
     for name in ("theta", "x") if latent is None else ("theta", "latent", "x"):
         np.testing.assert_array_equal(getattr(few, name), getattr(many, name)[:37])
     assert (fs.simulate(simulator, BOX, 37, seed=6).x != few.x).all()

@@ -71,6 +71,7 @@ def test_the_preflight_finds_what_is_wrong():
         assert any(words in p for p in problems), (words, problems)
 
 
+@pytest.mark.slow
 def test_the_commands_around_a_campaign(tmp_path):
     run = CliRunner().invoke
     command = [sys.executable, "-c", PROGRAM, "{input}", "{output}"]

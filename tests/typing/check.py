@@ -39,8 +39,8 @@ def main() -> None:
         sys.exit(f"{user} should use these public names too: {', '.join(unused)}")
     if errors_of(user):
         sys.exit(f"{user}: a user's script does not pass the type checker.")
-    if (found := errors_of(wrong)) != (expected := expected_errors_of(wrong)):
-        sys.exit(f"{wrong}: expected the errors {sorted(expected)}, got {sorted(found)}.")
+    if (errors := errors_of(wrong)) != (expected := expected_errors_of(wrong)):
+        sys.exit(f"{wrong}: expected the errors {sorted(expected)}, got {sorted(errors)}.")
     print("A user's script passes mypy in strict mode, and a wrong one gets the errors it should.")
 
 

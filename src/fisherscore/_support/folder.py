@@ -28,11 +28,6 @@ def as_folder(path: Any) -> Path:
     return Path(path)
 
 
-def damaged(path: Path, reason: str) -> ModelFolderError:
-    """Make the error for a file that cannot be what was written."""
-    return ModelFolderError(f"{path}: {reason}. Is the folder damaged?")
-
-
 def write_folder(
     path: str | Path, documents: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]
 ) -> None:

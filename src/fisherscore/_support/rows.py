@@ -8,26 +8,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-_FEWEST = 8
+# Parts are never smaller, so that a handful of rows compiles once.
+_MIN_BATCH = 8
 
 
-def rows_mapped(function: Callable[..., Any], rows: tuple[Any, ...], at_once: int) -> Any:
-    """Map a function of one row over traced rows, all at once if they are few, else so many at a time."""
+def rows_mapped(function: Callable[..., Any], rows: tuple[Any, ...], batch_size: int) -> Any:
+    """Map a function of one row over traced rows, all at once, or ``batch_size`` at a time if there are more."""
     num = _num_rows(rows)
-    if num <= at_once:
+    if num <= batch_size:
         return jax.vmap(function)(*rows)
-    return jax.lax.map(lambda row: function(*row), rows, batch_size=at_once)
+    return jax.lax.map(lambda row: function(*row), rows, batch_size=batch_size)
 
 
-def rows_in_turn(compiled: Callable[..., Any], rows: tuple[Any, ...], at_once: int) -> Array:
+def rows_in_turn(compiled: Callable[..., Any], rows: tuple[Any, ...], batch_size: int) -> Array:
     """Apply a compiled function of rows to parts of a few sizes only, so that any number of rows reuses its code.
 
-    A part has ``at_once`` rows, or, where there are fewer, the next power of two; the first row fills it up.
+    A part has ``batch_size`` rows, or, where there are fewer, the next power of two; the first row fills it up.
     """
     num = _num_rows(rows)
     if not num:
         return compiled(*rows)
-    size = min(at_once, max(_FEWEST, 1 << (num - 1).bit_length()))
+    size = min(batch_size, max(_MIN_BATCH, 1 << (num - 1).bit_length()))
     parts = []
     for begin in range(0, num, size):
         part = jax.tree.map(lambda array, begin=begin: _filled(array[begin : begin + size], size), rows)
@@ -36,6 +37,7 @@ def rows_in_turn(compiled: Callable[..., Any], rows: tuple[Any, ...], at_once: i
 
 
 def _filled(rows: Any, size: int) -> np.ndarray:
+    """Repeat the first row at the end until there are ``size`` rows."""
     missing = size - len(rows)
     return np.concatenate([rows, np.repeat(rows[:1], missing, axis=0)]) if missing else rows
 

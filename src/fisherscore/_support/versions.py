@@ -1,4 +1,4 @@
-"""What every analysis, experiment and benchmark writes: JSON with versions, and a table on the terminal."""
+"""For results that are kept: the versions they depend on, JSON files, and a table on the terminal."""
 
 import json
 import platform
@@ -14,13 +14,13 @@ from .text import columns
 
 def versions() -> dict[str, str]:
     """Return the versions and the device a result depends on."""
-    found = {"python": platform.python_version(), "device": jax.devices()[0].device_kind}
+    values = {"python": platform.python_version(), "device": jax.devices()[0].device_kind}
     for name in ("fisherscore", "jax", "equinox", "optax", "numpyro", "numpy"):
         try:
-            found[name] = version(name)
+            values[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            values[name] = "not installed"
+    return values
 
 
 def write_json(result: Any, path: Path) -> None:

@@ -28,7 +28,7 @@ _FEWEST_AT_EACH_POINT = 20
 
 @dataclass(frozen=True, eq=False)
 class Configuration:
-    """An analysis file that has been read and found right."""
+    """An analysis file that has been read and checked."""
 
     document: Document
     title: str

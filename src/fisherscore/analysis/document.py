@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ConfigurationError
 
-_NOTHING = object()
+_REQUIRED = object()
 
 
 class Document:
@@ -31,15 +31,15 @@ class Document:
     def line(self, keys: Sequence[str]) -> int:
         """Return the line on which a key is set, or its table begins; for a key that is not there, its table's.
 
-        Found by reading longer and longer beginnings of the file: the key is on the line with which it appears.
+        The file is parsed up to each line in turn: the key stands on the line with which it first appears.
         """
         lines = self.text.splitlines()
-        complete = 0  # so many lines are whole and do not have the key
+        complete = 0  # number of lines that parse by themselves and do not have the key
         for end in range(1, len(lines) + 1):
             try:
                 tree = tomllib.loads("\n".join(lines[:end]))
             except tomllib.TOMLDecodeError:
-                continue  # amid a value that spans lines
+                continue  # inside a value that spans lines
             if _has(tree, keys):
                 rest = (n for n in range(complete, end) if lines[n].strip() and not lines[n].lstrip().startswith("#"))
                 return next(rest, end - 1) + 1
@@ -66,7 +66,7 @@ class Document:
 
 
 class Section:
-    """One table: values are taken by name and kind; what is left over at the end is a mistake."""
+    """One table of the file: values are taken by name and kind, and keys nobody asked for are refused at the end."""
 
     def __init__(self, document: Document, keys: Sequence[str], tree: dict[str, Any]):
         self.document, self.keys, self.tree = document, tuple(keys), tree
@@ -75,14 +75,14 @@ class Section:
     def __contains__(self, name: str) -> bool:
         return name in self.tree
 
-    def take(self, name: str, kind: Callable[[Any], Any], default: Any = _NOTHING) -> Any:
+    def take(self, name: str, kind: Callable[[Any], Any], default: Any = _REQUIRED) -> Any:
         """Return a value of the right kind, or the default; without a default the key must be there."""
         self._known.add(name)
         if name not in self.tree:
             near = difflib.get_close_matches(name, self.tree, n=1, cutoff=0.8)
             if near and near[0] not in self._known:
                 raise self.error((near[0],), f"no such key. Did you mean {name!r}?")
-            if default is _NOTHING:
+            if default is _REQUIRED:
                 raise self.error((), f"expected a key {name!r}. Add it below this line.")
             return default
         try:
@@ -166,7 +166,7 @@ def words(value: Any) -> list[str]:
 
 
 def numbers(count: int) -> Callable[[Any], list[float]]:
-    """Accept a list of so many finite numbers."""
+    """Accept a list of ``count`` finite numbers."""
 
     def kind(value: Any) -> list[float]:
         if not isinstance(value, list) or len(value) != count:
@@ -192,11 +192,12 @@ def by_name(value: Any) -> dict[str, float]:
 
 
 def anything(value: Any) -> Any:
-    """Accept whatever comes; it is looked at elsewhere."""
+    """Accept any value; it is checked elsewhere."""
     return value
 
 
 def _has(tree: Any, keys: Sequence[str]) -> bool:
+    """Say whether nested tables have a key."""
     for key in keys:
         if not isinstance(tree, dict) or key not in tree:
             return False

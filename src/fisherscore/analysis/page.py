@@ -26,7 +26,7 @@ class Page:
         self.parts: list[str] = []
 
     def verdict(self, text: str, *, good: bool | None) -> None:
-        """Add a sentence that says whether to believe the rest; None is for what nobody has checked."""
+        """Add a sentence that says whether to trust the results; None is for results nobody has checked."""
         kind = {True: "good", False: "bad", None: "open"}[good]
         self.parts.append(f'<p class="verdict {kind}">{html.escape(text)}</p>')
 
@@ -56,10 +56,9 @@ class Page:
         if not path.exists():
             return
         data = base64.b64encode(path.read_bytes()).decode()
-        words = html.escape(caption)
-        self.parts.append(
-            f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
-        )
+        escaped = html.escape(caption)
+        image = f'<img alt="{escaped}" src="data:image/png;base64,{data}">'
+        self.parts.append(f"<figure>{image}<figcaption>{escaped}</figcaption></figure>")
 
     def preformatted(self, text: str) -> None:
         """Add preformatted text, such as a printed table."""

@@ -11,7 +11,7 @@ from .page import Page
 
 # Above this estimated error an analysis is not to be trusted: a best fit is then off by half of its σ and more.
 LARGEST_ERROR = 0.25
-# What each picture shows, in the order of the page.
+# Captions, in the order of the page.
 _POSTERIOR = "Posterior of the observation: 68 % and 95 % regions, and the distribution of each parameter alone."
 _FIELD = (
     "Score of the observation over the training region: arrows point to more likely parameters and vanish at the best "
@@ -42,12 +42,11 @@ def write_report(
 
 
 def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool | None, list[str]]:
-    """Say whether to trust an analysis (None: nobody can tell), and why; only what was done can speak for it."""
-    check, drawn = results.get("check"), results.get("sample")
-    reasons = [] if check is None or check["result"]["passed"] else [check["result"]["verdict"]]
-    if drawn is not None:
-        reasons += [f"Posterior: {problem}." for problem in drawn["result"]["problems"]]
-    error = results.get("fit", {}).get("result", {}).get("estimated_error")
+    """Say whether to trust an analysis (None: it was not checked), and why, from the stages that were run."""
+    check, posterior = _result(results, "check"), _result(results, "sample")
+    reasons = [check["verdict"]] if check and not check["passed"] else []
+    reasons += [f"Posterior: {problem}." for problem in posterior.get("problems", [])]
+    error = _result(results, "fit").get("estimated_error")
     if error is not None and error > LARGEST_ERROR:
         reasons.append(
             f"The fit puts its own score error at {error:.2g}, so that a best fit may be off by {error**0.5:.1g} "
@@ -55,22 +54,31 @@ def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool
         )
     if reasons:
         return False, reasons
-    if check is None:
+    if not check:
         asked = configuration.num_test > 0
         return None, ["The checks have not been run." if asked else "Nothing was checked, since budget.test = 0."]
-    reasons = [check["result"]["verdict"]]
-    return True, reasons + (["No problem was found with the posterior."] if drawn is not None else [])
+    return True, [check["verdict"], *(["No problem was found with the posterior."] if posterior else [])]
+
+
+def _result(results: dict[str, Any], stage: str) -> dict[str, Any]:
+    """Return the result of a stage; an empty one if it is not done."""
+    return results[stage]["result"] if stage in results else {}
 
 
 def _verdict(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+    """Add the verdict with its reasons."""
     good, reasons = verdict(configuration, results)
-    words = {True: "Nothing speaks against this analysis.", False: "Do not trust this analysis.", None: "Unchecked."}
-    page.verdict(" ".join([words[good], *reasons]), good=good)
+    sentences = {
+        True: "Nothing speaks against this analysis.",
+        False: "Do not trust this analysis.",
+        None: "Unchecked.",
+    }
+    page.verdict(" ".join([sentences[good], *reasons]), good=good)
 
 
 def _accuracy(page: Page, results: dict[str, Any]) -> None:
     """Say how good the fit thinks it is, and what it and the other stages warned of."""
-    error = results.get("fit", {}).get("result", {}).get("estimated_error")
+    error = _result(results, "fit").get("estimated_error")
     if error is not None:
         page.paragraph(
             f"The fit estimates its own score error at {error:.2g} (0 is perfect, 1 is predicting zero); a share of "
@@ -83,41 +91,44 @@ def _accuracy(page: Page, results: dict[str, Any]) -> None:
 
 
 def _parameters(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+    """Add the table of parameters: posterior and best fit, if there are any, and the training region."""
     proposal = configuration.proposal
-    drawn = results.get("sample", {}).get("result")
-    truth = drawn.get("mock") if drawn else None
-    head = ["parameter", *(["posterior", "68 % interval", "best fit"] if drawn else [])]
+    posterior = _result(results, "sample")
+    truth = posterior.get("mock")
+    head = ["parameter", *(["posterior", "68 % interval", "best fit"] if posterior else [])]
     head += [*(["true value"] if truth else []), "training region"]
     rows = []
     for i, (name, unit) in enumerate(zip(proposal.names, proposal.units, strict=True)):
         row = [name + (f" [{unit}]" if unit else "")]
-        if drawn:
+        if posterior:
             row += [
-                _plus_minus(drawn["mean"][i], drawn["sd"][i]),
-                " to ".join(f"{v:.5g}" for v in drawn["interval"][i]),
-                _plus_minus(drawn["best_fit"][i], drawn["best_fit_sigma"][i]),
+                _plus_minus(posterior["mean"][i], posterior["sd"][i]),
+                " to ".join(f"{v:.5g}" for v in posterior["interval"][i]),
+                _plus_minus(posterior["best_fit"][i], posterior["best_fit_sigma"][i]),
             ]
         row += [f"{truth[name]:.5g}"] if truth else []
         rows.append([*row, f"{proposal.low[i]:.5g} to {proposal.high[i]:.5g}"])
     page.section("Parameters")
     page.table(head, rows)
-    if drawn and not drawn["best_fit_converged"]:
-        page.paragraph(f"Best fit: {drawn['best_fit_message']}")
+    if posterior and not posterior["best_fit_converged"]:
+        page.paragraph(f"Best fit: {posterior['best_fit_message']}")
 
 
 def _plus_minus(value: float, error: float | None) -> str:
+    """Write a value to the second digit of its error, as in 0.312 ± 0.021."""
     if error is None or not error > 0:
         return f"{value:.5g}"
-    digits = max(1, math.ceil(math.log10(max(abs(value), error) / error)) + 2)  # as many as the error leaves
+    digits = max(1, math.ceil(math.log10(max(abs(value), error) / error)) + 2)
     return f"{value:.{digits}g} ± {error:.2g}"
 
 
 def _posterior(page: Page, configuration: Configuration, results: dict[str, Any], folder: Path) -> None:
+    """Add the posterior, under its prior, and the score field."""
     if "sample" not in results:
         return
     prior = configuration.document.tree.get("prior", {})
-    words = ", ".join(f"{n}: {' '.join(f'{k} {v}' for k, v in law.items())}" for n, law in prior.items())
-    page.section("Posterior", f"Prior: {words + '; all else ' if words else ''}uniform over the training region.")
+    given = ", ".join(f"{name}: {' '.join(f'{k} {v}' for k, v in law.items())}" for name, law in prior.items())
+    page.section("Posterior", f"Prior: {given + '; all else ' if given else ''}uniform over the training region.")
     page.figure(folder / "posterior.png", _POSTERIOR)
     page.preformatted(results["sample"]["result"]["table"])
     if (folder / "score_field.png").exists():
@@ -126,39 +137,41 @@ def _posterior(page: Page, configuration: Configuration, results: dict[str, Any]
 
 
 def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
+    """Add the table of errors to expect, and the ellipse."""
     if "forecast" not in results:
         return
-    found = results["forecast"]["result"]
+    result = results["forecast"]["result"]
     page.section(
         "Forecast",
-        f"Errors to expect from data like these at {found['chosen']}, from {found['num_simulations']:,} fresh "
+        f"Errors to expect from data like these at {result['chosen']}, from {result['num_simulations']:,} fresh "
         "simulations. The plug-in can claim too much where the score is noisy; the conservative one does not, up to "
         "its own error.",
     )
-    errors = [found[k] or [None] * len(found["names"]) for k in ("sigma_error", "sigma_bound_error")]
+    errors = [result[k] or [None] * len(result["names"]) for k in ("sigma_error", "sigma_bound_error")]
     page.table(
         ("parameter", "at", "σ plug-in", "σ conservative", "σ if all else were known"),
         [
             (
                 name,
-                f"{found['at'][name]:.5g}",
-                _plus_minus(found["sigma"][i], errors[0][i]),
-                _plus_minus(found["sigma_bound"][i], errors[1][i]),
-                f"{found['conditional_sigma'][i]:.3g}",
+                f"{result['at'][name]:.5g}",
+                _plus_minus(result["sigma"][i], errors[0][i]),
+                _plus_minus(result["sigma_bound"][i], errors[1][i]),
+                f"{result['conditional_sigma'][i]:.3g}",
             )
-            for i, name in enumerate(found["names"])
+            for i, name in enumerate(result["names"])
         ],
     )
     page.figure(folder / "forecast.png", _ELLIPSE)
 
 
 def _checks(page: Page, results: dict[str, Any], folder: Path) -> None:
+    """Add the checks with their verdicts."""
     page.section("Checks")
     if "check" not in results:
         page.paragraph("None yet. They need fresh simulations: budget.test, at least 100.")
         return
-    found = results["check"]["result"]
-    page.paragraph(f"On {found['num_simulations']:,} simulations the fit has not seen. None of them needs the truth.")
+    result = results["check"]["result"]
+    page.paragraph(f"On {result['num_simulations']:,} simulations the fit has not seen. None of them needs the truth.")
     page.table(
         ("check", "value", "± error", "tolerance", "verdict", "if it fails"),
         [
@@ -170,7 +183,7 @@ def _checks(page: Page, results: dict[str, Any], folder: Path) -> None:
                 c["verdict"],
                 c["meaning"],
             )
-            for c in found["checks"]
+            for c in result["checks"]
         ],
     )
     page.figure(folder / "checks.png", _IDENTITIES)
@@ -178,7 +191,8 @@ def _checks(page: Page, results: dict[str, Any], folder: Path) -> None:
 
 
 def _provenance(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
-    fitted = results.get("fit", {}).get("result", {})
+    """Add how the results were made, and how to make them again."""
+    fitted = _result(results, "fit")
     file = configuration.document.path
     page.section("How it was made")
     page.settings(

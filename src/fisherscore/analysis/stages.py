@@ -149,7 +149,7 @@ class Forecast(ResultStage):
         return "" if configuration.num_forecast else "budget.forecast = 0"
 
     def key(self, workspace: Workspace) -> str:
-        """Hash the fit, the point or what it is found from, and the simulations of the forecast."""
+        """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
         c = workspace.configuration
         theta0 = c.forecast_theta0 or workspace.observation_key()
         return digest(FIT.key(workspace), theta0, c.num_forecast, c.seed)
@@ -166,6 +166,7 @@ class Forecast(ResultStage):
             seed=c.seed + FORECAST_SEED,
             **c.engine,
         )
+        result.save(workspace.out / "forecast")
         if c.proposal.num_parameters > 1:
             plot.save_figure(plot.fisher_ellipses(result), workspace.out / "forecast.png")
         return {
@@ -188,7 +189,7 @@ class Forecast(ResultStage):
         """Return the point of the forecast, and how it was chosen."""
         c = workspace.configuration
         if c.forecast_theta0 is not None:
-            return c.forecast_theta0, "as the file says"
+            return c.forecast_theta0, "the point the file gives"
         if c.observation is not None:
             best = maximum_likelihood(workspace.model(), workspace.observation(), iid=c.observation.iid)
             if best.converged:
@@ -222,7 +223,14 @@ class Sample(ResultStage):
         posterior = sample(
             model, x, prior=c.prior, iid=iid, seed=c.seed + SAMPLE_SEED, progress=workspace.progress, **c.sampler
         )
-        np.savez(workspace.out / "posterior.npz", chains=posterior.chains, names=np.array(posterior.names))
+        posterior.save(workspace.out / "posterior")
+        # The draws once more, for programs that know nothing of fisherscore.
+        np.savez(
+            workspace.out / "posterior.npz",
+            chains=posterior.chains,
+            log_density=posterior.log_density,
+            names=np.array(posterior.names),
+        )
         self._draw(workspace, model, posterior)
         return {
             "x": x.tolist(),
@@ -233,9 +241,9 @@ class Sample(ResultStage):
             "best_fit_sigma": [s if np.isfinite(s) else None for s in best.sigma.tolist()],
             "best_fit_message": best.message,
             "best_fit_converged": bool(best.converged),
-            "mean": posterior.samples.mean(axis=0).tolist(),
-            "sd": posterior.samples.std(axis=0).tolist(),
-            "interval": np.quantile(posterior.samples, [0.16, 0.84], axis=0).T.tolist(),
+            "mean": posterior.mean.tolist(),
+            "sd": posterior.sigma.tolist(),
+            "interval": posterior.quantiles([0.16, 0.84]).T.tolist(),
             "problems": list(posterior.problems),
             "rarity": posterior.rarity,
             "table": str(posterior),

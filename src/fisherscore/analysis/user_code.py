@@ -9,7 +9,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..simulation.simulator import source_digest
+from ..simulation.identity import source_digest
 from .document import Section, text
 
 # Names of modules that are files of users, loaded here: another analysis may bring another file of that name.

@@ -1,4 +1,4 @@
-"""What all experiments share: timing, comparison with the exact score, and the facts every result begins with."""
+"""What all experiments share: timing, comparison with the exact score, and the settings every result begins with."""
 
 import time
 from collections.abc import Iterator

@@ -206,8 +206,8 @@ def _numbers(study: _Study, results: Results) -> dict[str, Any]:
 def _moments(posterior: Posterior) -> dict[str, Any]:
     """Return mean and spread of a posterior, and how well it was sampled."""
     return {
-        "mean": posterior.samples.mean(axis=0).tolist(),
-        "sd": posterior.samples.std(axis=0).tolist(),
+        "mean": posterior.mean.tolist(),
+        "sd": posterior.sigma.tolist(),
         "method": posterior.method,
         "r_hat": posterior.r_hat.tolist(),
         "effective_samples": posterior.effective_samples.tolist(),

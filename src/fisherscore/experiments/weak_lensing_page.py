@@ -60,7 +60,7 @@ def write_page(out: Path, summary: dict[str, Any], results: Results, *, data_sha
 
 def _parameters(page: Page, results: Results) -> None:
     """Add the table of parameters: true values, errors to expect, best fit and posterior."""
-    forecast, best, draws = results.forecast, results.best_fit, results.posterior.samples
+    forecast, best, posterior = results.forecast, results.best_fit, results.posterior
     page.section("Parameters", "Errors from the Fisher forecast at the fiducial cosmology, best fit and posterior.")
     page.table(
         ("parameter", "fiducial", "exact σ", "forecast σ", "conservative σ", "best fit", "posterior"),
@@ -72,7 +72,7 @@ def _parameters(page: Page, results: Results) -> None:
                 f"{forecast.sigma[i]:.4f}",
                 f"{forecast.sigma_bound[i]:.4f}",
                 f"{best.theta[i]:.4f} ± {best.sigma[i]:.4f}",
-                f"{draws[:, i].mean():.4f} ± {draws[:, i].std():.4f}",
+                f"{posterior.mean[i]:.4f} ± {posterior.sigma[i]:.4f}",
             )
             for i, name in enumerate(forecast.names)
         ],

@@ -17,6 +17,8 @@ from .diagnosis import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
 
 _MIN_POSTERIORS = 50
 _MIN_DRAWS = 20
+# A stream of its own: random points must not be those that a user's own seed 0 gives.
+_REFERENCE_STREAM = np.random.SeedSequence(0, spawn_key=(2302, 3026))
 
 
 def check_calibration(theta: Any, samples: Any, *, names: Sequence[str] | None = None) -> Diagnosis:
@@ -59,7 +61,7 @@ def check_calibration(theta: Any, samples: Any, *, names: Sequence[str] | None =
     region = truth.min(axis=0), truth.max(axis=0)
     if (region[0] == region[1]).any():
         raise ArgumentError("theta: expected parameters drawn from the prior, but one of them never varies. Drop it.")
-    ranks, coverage = ranks_of(truth, draws), coverage_of(truth, draws, region, seed=0)
+    ranks, coverage = ranks_of(truth, draws), coverage_of(truth, draws, region, _REFERENCE_STREAM)
     return Diagnosis(calibration_checks(ranks, coverage), called, num, ranks, coverage)
 
 
@@ -69,9 +71,12 @@ def ranks_of(truth: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def coverage_of(
-    truth: np.ndarray, draws: np.ndarray, region: tuple[np.ndarray, np.ndarray], *, seed: int
+    truth: np.ndarray, draws: np.ndarray, region: tuple[np.ndarray, np.ndarray], seed: int | np.random.SeedSequence
 ) -> np.ndarray:
-    """Return the credibility at which each truth is just covered, seen from a random point of the region."""
+    """Return the credibility at which each truth is just covered, seen from a random point of the region.
+
+    The seed of these points must have nothing to do with that of truths and draws.
+    """
     low, high = region
     reference = np.random.default_rng(seed).uniform(low, high, size=truth.shape)
 

@@ -7,8 +7,9 @@ On fresh simulations (θ, z, x), with t the latent score and J = ∂ŝ/∂θ,
     residual       E[ŝ (t − ŝ)ᵀ] = 0            fails when ŝ has fitted noise
     symmetry       J = Jᵀ                       fails when ŝ is no gradient
 
-each in units where E[ŝ ŝᵀ] is the unit matrix, with a standard error. Where ``simulate`` added noise to θ, the pairs
-tested are (z, x), exact draws of the user's model, and t is compared with ŝ smoothed by that noise. A check fails
+each in units where E[ŝ ŝᵀ] is the unit matrix, with a standard error. The residual needs a latent. Where that is
+additive noise, the pairs tested are (z, x), exact draws of the user's model, and t is compared with ŝ smoothed by the
+noise. A check fails
 when it is off by more than its tolerance and by more than chance allows; it is unclear when chance could hide a
 deviation of that size. Posteriors of simulated data are checked by their ranks and their expected coverage
 (``calibration.py``).
@@ -95,11 +96,11 @@ def diagnose(
 
 def _refuse_training_data(model: ScoreModel, sims: Simulations) -> None:
     """Refuse to test a model on the rows it was trained on, which any overfitted model would pass."""
-    record = getattr(model, "provenance", {})
-    trained_on = record.get("simulations", {})
+    provenance = getattr(model, "provenance", {})
+    trained_on = provenance.get("simulations", {})
     origin = (sims.origin.simulator, sims.origin.seed)
     same_stream = sims.origin.seed is not None and (trained_on.get("simulator"), trained_on.get("seed")) == origin
-    if same_stream or record.get("data_sha256") == sims.fingerprint():
+    if same_stream or provenance.get("data_sha256") == sims.fingerprint():
         raise ArgumentError(
             f"test_sims: the model was trained on simulations with the same seed ({sims.origin.seed}), so "
             "these say nothing about it. Simulate with another seed."
@@ -126,19 +127,29 @@ def _identities(model: ScoreModel, sims: Simulations) -> list[Check]:
         _entrywise("information", information, _TOLERANCE, "its scores have the wrong size (E[ŝŝᵀ] ≠ −E[∂ŝ/∂θ])"),
     ]
     if sims.latent_model is not None:
-        additive = isinstance(sims.latent_model, AdditiveLatent)
-        predicted = _smoothed(model, sims) if additive else score
-        residual = np.linalg.solve(factor, (sims.latent_score() - predicted).T).T
-        regressor = np.linalg.solve(factor, predicted.T).T
-        products = regressor[:, :, None] * residual[:, None, :]
-        check = _entrywise("residual", products, _TOLERANCE, "it has fitted noise or missed signal")
-        # Little noise makes the latent score a poor witness: it cannot pass, and is heard only when it objects.
-        if check.verdict != UNCLEAR or check.standard_error <= check.tolerance or not additive:
-            checks.append(check)
+        checks += _residual(model, sims, score, factor)
     return [*checks, _symmetry(slope)]
 
 
+def _residual(model: ScoreModel, sims: Simulations, score: np.ndarray, factor: np.ndarray) -> list[Check]:
+    """Test that latent scores, less their prediction, do not go with the prediction.
+
+    Latent scores of little additive noise scatter too much to confirm a model; then the check is left out unless it
+    fails.
+    """
+    additive = isinstance(sims.latent_model, AdditiveLatent)
+    predicted = _smoothed(model, sims) if additive else score
+    residual = np.linalg.solve(factor, (sims.latent_score() - predicted).T).T
+    regressor = np.linalg.solve(factor, predicted.T).T
+    products = regressor[:, :, None] * residual[:, None, :]
+    check = _entrywise("residual", products, _TOLERANCE, "it has fitted noise or missed signal")
+    says_nothing = additive and check.verdict == UNCLEAR and check.standard_error > check.tolerance
+    return [] if says_nothing else [check]
+
+
 def _scores_and_jacobians(model: ScoreModel, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute scores (n, p) and their Jacobians in θ (n, p, p)."""
+
     @eqx.filter_jit
     def both(model: ScoreModel, theta: Any, x: Any) -> Any:
         def one(row: Any) -> Any:
@@ -172,7 +183,7 @@ def _basis(theta: np.ndarray) -> np.ndarray:
 
 
 def _entrywise(name: str, terms: np.ndarray, tolerance: float, meaning: str) -> Check:
-    """Test that every entry of the mean of ``terms`` (record, i, j) is zero, and report the worst."""
+    """Test that every entry of the mean of ``terms`` (simulation, i, j) is zero, and report the worst."""
     value = np.abs(terms.mean(axis=0)).ravel()
     error = (terms.std(axis=0, ddof=1) / np.sqrt(len(terms))).ravel()
     chance = norm.ppf(1 - LEVEL / (2 * len(value))) * error
@@ -192,7 +203,7 @@ def _entrywise(name: str, terms: np.ndarray, tolerance: float, meaning: str) -> 
 
 
 def _symmetry(slope: np.ndarray) -> Check:
-    """Compare the antisymmetric part of the Jacobian with the whole, root mean square over records."""
+    """Compare the antisymmetric part of the Jacobian with the whole, root mean square over simulations."""
     curl = np.sum(((slope - slope.swapaxes(-1, -2)) / 2) ** 2, axis=(1, 2))
     size = np.sum(slope**2, axis=(1, 2)).mean()
     value = np.sqrt(curl.mean() / size)
@@ -217,7 +228,7 @@ def _calibrate(
     )
     draws = chains.theta[::_THINNING].swapaxes(0, 1)
     truth = sims.drawn_at[:num]
-    return ranks_of(truth, draws), coverage_of(truth, draws, (model.low, model.high), seed=seed)
+    return ranks_of(truth, draws), coverage_of(truth, draws, (model.low, model.high), seed)
 
 
 def _familiarity_check(model: ScoreModel, x_obs: Any) -> Check:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Converged when the next step is below this fraction of the error bar.
 _TOLERANCE = 1e-3
+# Points spread over the region, the likeliest of which is where a fit starts.
 _NUM_CANDIDATES = 64
 _MAX_HALVINGS = 10
 _NODES, _WEIGHTS = gauss_legendre(4)

@@ -7,13 +7,13 @@ their bootstrap replicates.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import plot
 from .._support import fields as read
-from .._support.folder import as_folder, damaged, read_arrays, read_json, write_folder
+from .._support.result_folder import ResultFolder
 from .._support.text import columns, html_table, with_errors
 from ..errors import ArgumentError
 from .fisher_matrix import FisherMatrix
@@ -22,14 +22,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ESTIMATES = ("plug_in", "slope", "bound")
-_SCHEMA, _VERSION = "fisherscore-forecast", 1
-_DOCUMENT, _ARRAYS = "forecast.json", "matrices.safetensors"
-_READERS: dict[str, read.Reader] = {
-    "names": read.names,
-    "theta0": read.tuple_of(read.optional(read.number)),
-    "num_simulations": read.count,
-    "num_replicates": read.tuple_of(read.optional(read.count)),
-}
+_FOLDER = ResultFolder(
+    schema="fisherscore-forecast",
+    version=1,
+    document="forecast.json",
+    arrays="matrices.safetensors",
+    readers={
+        "names": read.names,
+        "theta0": read.tuple_of(read.optional(read.number)),
+        "num_simulations": read.count,
+        "num_replicates": read.tuple_of(read.optional(read.count)),
+    },
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,17 +200,20 @@ class Forecast:
         """
         return self._mapped(lambda f: f.times(number))
 
-    def plot(self, *, names: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
-        """Draw the error ellipse of two parameters.
+    def plot(
+        self, *, names: Sequence[str] | None = None, estimate: str = "plug_in", ax: "Axes | None" = None
+    ) -> "Axes":
+        """Draw the one sigma error ellipse of two parameters.
 
         Args:
             names: The two parameters, by default the first two.
+            estimate: Which estimate to draw: ``"plug_in"``, ``"slope"`` or ``"bound"``.
             ax: Matplotlib axes to draw into; by default those of a new figure.
 
         Returns:
             The axes.
         """
-        return plot.fisher_ellipses(self, names=names, ax=ax)
+        return plot.fisher_ellipses(self, names=names, estimate=estimate, ax=ax)
 
     def save(self, path: str | Path) -> None:
         """Write the forecast to a folder of JSON and safetensors, replacing a forecast that is there.
@@ -215,17 +222,15 @@ class Forecast:
             path: The folder.
         """
         estimates = {name: getattr(self, name) for name in _ESTIMATES}
-        document = {
-            "schema": _SCHEMA,
-            "version": _VERSION,
-            "names": list(self.names),
+        fields = {
+            "names": self.names,
             "theta0": [value if np.isfinite(value) else None for value in self.theta0.tolist()],
             "num_simulations": self.num_simulations,
             "num_replicates": [None if e.draws is None else len(e.draws) for e in estimates.values()],
         }
         arrays = {name: estimate.matrix for name, estimate in estimates.items()}
         arrays |= {f"{name}.draws": e.draws for name, e in estimates.items() if e.draws is not None}
-        write_folder(path, {_DOCUMENT: document}, {_ARRAYS: arrays})
+        _FOLDER.write(path, fields, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> "Forecast":
@@ -237,21 +242,19 @@ class Forecast:
         Returns:
             The forecast, equal to the last bit.
         """
-        folder = as_folder(path)
-        document = read_json(folder / _DOCUMENT, _SCHEMA, _VERSION)
-        fields = read.read_fields(document, _READERS, folder / _DOCUMENT)
+        fields = _FOLDER.read_fields(path)
         names, counts = fields["names"], fields["num_replicates"]
         p = len(names)
         if len(fields["theta0"]) != p or len(counts) != len(_ESTIMATES):
-            raise damaged(folder / _DOCUMENT, "names, theta0 and num_replicates do not fit together")
-        expected: dict[str, Any] = dict.fromkeys(_ESTIMATES, ((p, p), np.float64))
-        replicates = {n: count for n, count in zip(_ESTIMATES, counts, strict=True) if count is not None}
-        expected |= {f"{name}.draws": ((count, p, p), np.float64) for name, count in replicates.items()}
-        arrays = read_arrays(folder / _ARRAYS, expected)
+            raise _FOLDER.damaged(path, "names, theta0 and num_replicates do not fit together")
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_ESTIMATES, (p, p))
+        replicates = zip(_ESTIMATES, counts, strict=True)
+        shapes |= {f"{name}.draws": (count, p, p) for name, count in replicates if count is not None}
+        arrays = _FOLDER.read_arrays(path, shapes)
         try:
             estimates = {n: FisherMatrix(names, arrays[n], arrays.get(f"{n}.draws")) for n in _ESTIMATES}
         except ArgumentError as error:
-            raise damaged(folder / _ARRAYS, str(error)) from None
+            raise _FOLDER.damaged(path, str(error)) from None
         theta0 = np.array([np.nan if value is None else value for value in fields["theta0"]])
         return cls(theta0, **estimates, num_simulations=fields["num_simulations"])
 

@@ -20,7 +20,7 @@ from ..score.combined import CombinedScore
 from ..score.model import ScoreModel
 from ..simulation.execution.dispatch import draw_block, engine_for
 from ..simulation.execution.engine import Engine
-from ..simulation.execution.run import OK, forecast_stream
+from ..simulation.execution.run import OK, Purpose, Stream
 from ..simulation.simulator import Simulator
 from .fisher_matrix import FisherMatrix
 from .forecast import Forecast
@@ -178,7 +178,7 @@ class _Point:
     def scores(self, theta: np.ndarray, num: int) -> np.ndarray:
         """Simulate at ``theta`` with the random numbers of this point; return scores at the point, NaN for failures."""
         rows = np.tile(theta, (num, 1))
-        block = draw_block(self.simulator, rows, forecast_stream(self.seed), self.engine)
+        block = draw_block(self.simulator, rows, Stream(self.seed, Purpose.FORECAST), self.engine)
         good = block.status == OK
         if np.mean(~good) > _MAX_FAILURES:
             block.refuse_failures(self.simulator.name, rows)

@@ -18,7 +18,7 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from .. import plot
 from .._support import fields as read
 from .._support.arguments import as_finite, check_names
-from .._support.folder import as_folder, damaged, read_arrays, read_json, write_folder
+from .._support.result_folder import ResultFolder
 from .._support.text import columns, html_table
 from ..errors import ArgumentError, MissingExtraError
 
@@ -29,21 +29,25 @@ LARGEST_OUTSIDE = 0.01
 LARGEST_DIVERGENT = 0.01
 SMALLEST_RARITY = 1e-3
 
-_SCHEMA, _VERSION = "fisherscore-posterior", 1
-_DOCUMENT, _ARRAYS = "posterior.json", "draws.safetensors"
-_READERS: dict[str, read.Reader] = {
-    "names": read.names,
-    "units": read.tuple_of(read.text),
-    "shape": read.tuple_of(read.count),
-    "method": read.text,
-    "correction": read.text,
-    "num_divergent": read.count,
-    "fraction_outside": read.number,
-    "rarity": read.optional(read.number),
-    "seconds": read.dictionary_of(read.number),
-    "problems": read.tuple_of(read.text),
-    "support": read.tuple_of(read.tuple_of(read.optional(read.number))),
-}
+_FOLDER = ResultFolder(
+    schema="fisherscore-posterior",
+    version=1,
+    document="posterior.json",
+    arrays="draws.safetensors",
+    readers={
+        "names": read.names,
+        "units": read.tuple_of(read.text),
+        "shape": read.tuple_of(read.count),
+        "method": read.text,
+        "correction": read.text,
+        "num_divergent": read.count,
+        "fraction_outside": read.number,
+        "rarity": read.optional(read.number),
+        "seconds": read.dictionary_of(read.number),
+        "problems": read.tuple_of(read.text),
+        "support": read.tuple_of(read.tuple_of(read.optional(read.number))),
+    },
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,23 +198,20 @@ class Posterior:
         Args:
             path: The folder.
         """
-        document = {
-            "schema": _SCHEMA,
-            "version": _VERSION,
-            "names": list(self.names),
-            "units": list(self.units),
-            "shape": list(self.chains.shape),
+        fields = {
+            "names": self.names,
+            "units": self.units,
+            "shape": self.chains.shape,
             "method": self.method,
             "correction": self.correction,
             "num_divergent": self.num_divergent,
             "fraction_outside": self.fraction_outside,
             "rarity": self.rarity,
             "seconds": self.seconds,
-            "problems": list(self.problems),
-            "support": [list(ends) for ends in self.support],
+            "problems": self.problems,
+            "support": self.support,
         }
-        arrays = {"chains": self.chains, "log_density": self.log_density}
-        write_folder(path, {_DOCUMENT: document}, {_ARRAYS: arrays})
+        _FOLDER.write(path, fields, {"chains": self.chains, "log_density": self.log_density})
 
     @classmethod
     def load(cls, path: str | Path) -> "Posterior":
@@ -222,17 +223,14 @@ class Posterior:
         Returns:
             The posterior, equal to the last bit.
         """
-        folder = as_folder(path)
-        document = read_json(folder / _DOCUMENT, _SCHEMA, _VERSION)
-        fields = read.read_fields(document, _READERS, folder / _DOCUMENT)
+        fields = _FOLDER.read_fields(path)
         shape, support = fields.pop("shape"), fields["support"]
         lengths = {len(fields["names"]), len(fields["units"]), len(support), *shape[2:]}
         if len(shape) != 3 or not all(shape) or len(lengths) != 1 or any(len(ends) != 2 for ends in support):
-            raise damaged(folder / _DOCUMENT, "names, units, support and shape do not fit together")
-        expected = {"chains": (shape, np.float64), "log_density": (shape[:2], np.float64)}
-        arrays = read_arrays(folder / _ARRAYS, expected)
+            raise _FOLDER.damaged(path, "names, units, support and shape do not fit together")
+        arrays: dict[str, Any] = {**_FOLDER.read_arrays(path, {"chains": shape, "log_density": shape[:2]})}
         r_hat, effective_samples = convergence(arrays["chains"])
-        return cls(**fields, **dict[str, Any](arrays), r_hat=r_hat, effective_samples=effective_samples)
+        return cls(**fields, **arrays, r_hat=r_hat, effective_samples=effective_samples)
 
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ data set, their log-density as ``lp`` among the sample statistics."""

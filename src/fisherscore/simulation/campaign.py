@@ -70,7 +70,6 @@ def simulate(
     (100, 2)
     >>> fs.simulate(problem.simulator_from_latent, problem.proposal, 100, latent=problem.latent).latent.shape
     (100, 2)
-
     """
     plan = Plan.of(simulator, proposal, latent, as_seed(seed))
     num = as_count(num_simulations, "num_simulations")
@@ -126,7 +125,7 @@ def open_campaign(
         path: Folder of the campaign.
         proposal: Needed only where the folder cannot hold it: distributions that are not common.
         latent: Needed only where the folder cannot hold it: latent models the user wrote.
-        first: Take only the first so many records; None takes all.
+        first: Take only records with a number below this; None takes all.
 
     Returns:
         The simulations, failures included.
@@ -136,7 +135,6 @@ def open_campaign(
     >>> _ = fs.simulate(problem.simulator, problem.proposal, 30, out=folder)
     >>> fs.open_campaign(folder).x.shape
     (30, 2)
-
     """
     store = CampaignStore.open(Path(path), first=None if first is None else as_count(first, "first"))
     if not len(store):
@@ -175,7 +173,6 @@ def merge_campaigns(
     ...     _ = fs.simulate(problem.simulator, problem.proposal, 20, out=f"{folder}/{k}", shard=f"{k}/2")
     >>> len(fs.merge_campaigns(f"{folder}/all", [f"{folder}/1", f"{folder}/2"]))
     20
-
     """
     if not parts:
         raise ArgumentError("parts: expected the folders of at least one campaign, got none.")

@@ -3,8 +3,8 @@
 Every run has a private folder, in which the program is started and which is removed afterwards. The program is told by
 its argument list where to read and where to write:
 
-    {input}     a file with the parameters: JSON {"theta": {name: value, ...}, "seed": n} or, where the name given for
-                it ends in .npy, an array of their values
+    {input}     a file with the parameters: JSON {"theta": {name: value, ...}, "seed": n} or, with
+                input_format="npy", an array of their values
     {output}    the .npy file it must write
     {seed}      a whole number below 2**31, different for every record: the program's only source of randomness
 
@@ -29,19 +29,19 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import SimulationError
-from .execution.run import BAD_OUTPUT, NONZERO_EXIT, SIGNAL, TIMEOUT, Outcome, failure, judged, signal_name
+from .execution.run import BAD_OUTPUT, NONZERO_EXIT, SIGNAL, TIMEOUT, Outcome, failure, outcome_of, signal_name
 
-PLACES = ("{input}", "{output}", "{seed}")
+PLACEHOLDERS = ("{input}", "{output}", "{seed}")
 # Of what a program prints, the end is kept for messages; the rest is thrown away as it comes.
-_KEPT_OUTPUT = 4_096
-_LOOK_SECONDS = 0.05
-# Want of memory, processes, files or room is this machine's trouble, not the simulator's.
-_OURS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
+_MAX_KEPT_OUTPUT = 4_096
+_POLL_SECONDS = 0.05
+# Errors of this machine, not of the simulator: no memory, processes, files or disk space left.
+_MACHINE_ERRORS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
-class CommandRecord:
-    """Runs a program once a record."""
+class Program:
+    """Runs a program once, in a folder of its own."""
 
     arguments: tuple[str, ...]
     names: tuple[str, ...] | None
@@ -58,29 +58,32 @@ class CommandRecord:
             shutil.rmtree(private, ignore_errors=True)
 
     def _run(self, private: Path, theta: np.ndarray, seed: int) -> Outcome:
-        given, wanted = private / f"input.{self.input_format}", private / "output.npy"
-        if self.input_format == "npy":
-            np.save(given, np.asarray(theta, np.float64))
-        else:
-            names = self.names or tuple(f"theta{i}" for i in range(len(theta)))
-            values = dict(zip(names, map(float, theta), strict=True))
-            given.write_text(json.dumps({"theta": values, "seed": seed}), encoding="utf-8")
-        filled = {"{input}": str(given), "{output}": str(wanted), "{seed}": str(seed)}
-        arguments = [_filled(a, filled) for a in self.arguments]
+        input_file, output_file = private / f"input.{self.input_format}", private / "output.npy"
+        self._write_input(input_file, theta, seed)
+        values = {"{input}": str(input_file), "{output}": str(output_file), "{seed}": str(seed)}
+        arguments = [_filled(argument, values) for argument in self.arguments]
         try:
-            ended, printed = self._wait(arguments, private)
+            exit_code, printed = self._wait(arguments, private)
         except OSError as error:
-            if error.errno in _OURS:
+            if error.errno in _MACHINE_ERRORS:
                 raise
             return failure(NONZERO_EXIT, f"could not be started: {error}")
         said = f"It said: {printed}" if printed else "It printed nothing."
-        if ended is None:
+        if exit_code is None:
             return failure(TIMEOUT, f"took more than {self.timeout:g} s and was killed. {said}")
-        if ended < 0:
-            return failure(SIGNAL, f"was ended by {signal_name(-ended)}. {said}")
-        if ended > 0:
-            return failure(NONZERO_EXIT, f"exit status {ended}. {said}")
-        return _read(wanted, said)
+        if exit_code < 0:
+            return failure(SIGNAL, f"was ended by {signal_name(-exit_code)}. {said}")
+        if exit_code > 0:
+            return failure(NONZERO_EXIT, f"exit status {exit_code}. {said}")
+        return _read_output(output_file, said)
+
+    def _write_input(self, path: Path, theta: np.ndarray, seed: int) -> None:
+        if self.input_format == "npy":
+            np.save(path, np.asarray(theta, np.float64))
+            return
+        names = self.names or tuple(f"theta{i}" for i in range(len(theta)))
+        values = dict(zip(names, map(float, theta), strict=True))
+        path.write_text(json.dumps({"theta": values, "seed": seed}), encoding="utf-8")
 
     def _wait(self, arguments: list[str], private: Path) -> tuple[int | None, str]:
         """Start the program in a process group of its own; return its exit status, None when it took too long."""
@@ -94,13 +97,13 @@ class CommandRecord:
         ) as process:
             try:
                 _limit_memory(process.pid, self.memory)
-                return _drain(process, self.timeout)
+                return _read_until_end(process, self.timeout)
             finally:
                 # Also when all went well: a program must leave nothing running behind.
                 _kill_group(process.pid)
 
 
-def _drain(process: subprocess.Popen, timeout: float | None) -> tuple[int | None, str]:
+def _read_until_end(process: subprocess.Popen, timeout: float | None) -> tuple[int | None, str]:
     """Read what the program prints, keeping only its end, until it has ended or its time is over."""
     assert process.stdout is not None
     deadline = math.inf if timeout is None else time.monotonic() + timeout
@@ -109,12 +112,12 @@ def _drain(process: subprocess.Popen, timeout: float | None) -> tuple[int | None
         left = deadline - time.monotonic()
         if left <= 0:
             return None, _text(printed)
-        # Looked at first: a child left behind may hold the pipe, and print, for ever.
+        # Polled before reading: a child left behind may hold the pipe open, and print, for ever.
         ended = process.poll() is not None
-        if is_open and select.select([pipe], [], [], 0 if ended else min(left, _LOOK_SECONDS))[0]:
+        if is_open and select.select([pipe], [], [], 0 if ended else min(left, _POLL_SECONDS))[0]:
             part = os.read(pipe, 1 << 16)
             is_open = bool(part)
-            printed = (printed + part)[-_KEPT_OUTPUT:]
+            printed = (printed + part)[-_MAX_KEPT_OUTPUT:]
         if ended:
             return process.returncode, _text(printed)
         if not is_open:
@@ -126,7 +129,7 @@ def _text(printed: bytes) -> str:
     return printed.decode("utf-8", errors="replace").strip()[-1000:]
 
 
-def _read(path: Path, said: str) -> Outcome:
+def _read_output(path: Path, said: str) -> Outcome:
     """Read the program's data; an array of objects is refused, since reading one would run code."""
     if path.is_symlink() or not path.is_file():
         return failure(BAD_OUTPUT, f"ended well but wrote no file at {{output}}. {said}")
@@ -136,12 +139,12 @@ def _read(path: Path, said: str) -> Outcome:
         return failure(BAD_OUTPUT, f"wrote a file that is no .npy array of numbers ({error}). {said}")
     if not isinstance(value, np.ndarray):
         return failure(BAD_OUTPUT, f"wrote an archive instead of one .npy array. {said}")
-    return judged(value, "The program")
+    return outcome_of(value, "The program")
 
 
 def _filled(argument: str, values: dict[str, str]) -> str:
-    for place, value in values.items():
-        argument = argument.replace(place, value)
+    for placeholder, value in values.items():
+        argument = argument.replace(placeholder, value)
     return argument
 
 

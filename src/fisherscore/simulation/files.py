@@ -1,7 +1,8 @@
-"""Simulations to and from the files the field exchanges: .npz and HDF5, with theta, latent, x and status as arrays.
+"""Simulations to and from .npz and HDF5 files.
 
-What else is known of them (names, units, region, latent model, origin) travels as one JSON text named ``about``. A
-file without it, from elsewhere, is read as a table, given a proposal. Nothing is ever unpickled.
+They hold theta, x, status and, where there is one, the latent as arrays. What else is known of them (names, units,
+region, latent model, origin) is one JSON text named ``about``. A file without it, from elsewhere, is read as a table,
+given a proposal. Nothing is ever unpickled.
 """
 
 import json
@@ -26,7 +27,11 @@ _SUFFIXES = (".npz", *_HDF5)
 
 
 def export_simulations(sims: Simulations, path: str | Path) -> None:
-    """Write simulations to a .npz, .h5 or .hdf5 file.
+    """Write simulations to a file.
+
+    Args:
+        sims: The simulations, failures included.
+        path: A name ending in .npz, .h5 or .hdf5.
 
     >>> import fisherscore as fs, tempfile
     >>> problem, file = fs.problems.linear_gaussian(), tempfile.mkdtemp() + "/sims.npz"
@@ -44,29 +49,38 @@ def export_simulations(sims: Simulations, path: str | Path) -> None:
             "messages": {str(k): v for k, v in sims.messages.items()},
         }
     )
-    # Written beside its place and moved there when complete.
-    fresh = target.with_name(f".{target.name}")
+    # Written under another name and renamed when complete.
+    partial = target.with_name(f".{target.name}")
     arrays = {name: array for name in _ARRAYS if (array := getattr(sims, name)) is not None}
     status = [s.encode() for s in sims.status]
     if target.suffix == ".npz":
-        with fresh.open("wb") as file:
+        with partial.open("wb") as file:
             np.savez(file, **arrays, status=np.array(status), about=np.array(about))
     else:
-        with _h5py().File(fresh, "w") as file:
+        with _h5py().File(partial, "w") as file:
             for name, array in arrays.items():
                 file.create_dataset(name, data=array)
             file.create_dataset("status", data=np.array(status))
             file.attrs["about"] = about
-    fresh.replace(target)
+    partial.replace(target)
 
 
 def import_simulations(
     path: str | Path, *, proposal: Proposal | None = None, latent: Latent | None = None
 ) -> Simulations:
-    """Read simulations from a .npz, .h5 or .hdf5 file.
+    """Read simulations from a file.
 
     A file written by :func:`export_simulations` says all about itself. One from elsewhere must hold ``theta`` (n, p)
-    and ``x`` (n, ...), and needs the ``proposal`` that names its columns and says in which region to learn.
+    and ``x`` (n, ...), and is read as a table.
+
+    Args:
+        path: A .npz, .h5 or .hdf5 file.
+        proposal: Names of the columns and the region to learn in; needed for files from elsewhere, and for
+            distributions that are not common.
+        latent: Needed only for latent models the user wrote.
+
+    Returns:
+        The simulations, failures included.
 
     >>> import fisherscore as fs, numpy as np, tempfile
     >>> file = tempfile.mkdtemp() + "/table.npz"

@@ -40,21 +40,46 @@ class Latent(eqx.Module):
 
     @abc.abstractmethod
     def sample(self, key: Array, theta: Float[Array, " params"]) -> Float[Array, " latents"]:
-        """Draw z given θ."""
+        """Draw a latent given parameters.
+
+        Args:
+            key: A JAX key.
+            theta: Parameters, shape (p,).
+
+        Returns:
+            A latent z, shape (q,).
+        """
 
     def log_prob(self, theta: Float[Array, " params"], latent: Float[Array, " latents"]) -> Float[Array, ""]:
-        """Give log p(z | θ), up to a term in z alone."""
+        """Compute log p(z | θ), up to a term in z alone.
+
+        Args:
+            theta: Parameters, shape (p,).
+            latent: A latent z, shape (q,).
+
+        Returns:
+            The log-probability.
+        """
         raise NotImplementedError(f"{type(self).__name__} has a score but no log-probability.")
 
     def score(self, theta: Float[Array, " params"], latent: Float[Array, " latents"]) -> Float[Array, " params"]:
-        """Give ∇θ log p(z | θ); by automatic differentiation unless overridden."""
+        """Compute the latent score ∇θ log p(z | θ); by automatic differentiation unless overridden.
+
+        Args:
+            theta: Parameters, shape (p,).
+            latent: A latent z, shape (q,).
+
+        Returns:
+            The latent score, shape (p,).
+        """
         return jax.grad(self.log_prob)(theta, latent)
 
 
 class GaussianLatent(Latent):
-    """z = θ + w with w ~ N(0, covariance): the additive model, and the paper's toy decomposition.
+    """z = θ + w with Gaussian noise w, as in the paper's toy decomposition.
 
-    ``covariance`` is a (p, p) matrix or p variances.
+    Args:
+        covariance: Covariance of w, a (p, p) matrix or p variances.
 
     >>> import fisherscore as fs, jax.numpy as jnp
     >>> fs.GaussianLatent([[0.4, 0.0], [0.0, 0.4]]).score(jnp.zeros(2), jnp.ones(2)).tolist()
@@ -82,15 +107,39 @@ class GaussianLatent(Latent):
         self.precision = np.linalg.inv(matrix)
 
     def sample(self, key: Array, theta: Float[Array, " params"]) -> Float[Array, " params"]:
-        """Draw z = θ + w."""
+        """Draw z = θ + w.
+
+        Args:
+            key: A JAX key.
+            theta: Parameters, shape (p,).
+
+        Returns:
+            A latent z, shape (p,).
+        """
         return theta + jnp.asarray(self.cholesky, theta.dtype) @ jax.random.normal(key, theta.shape, theta.dtype)
 
     def log_prob(self, theta: Float[Array, " params"], latent: Float[Array, " params"]) -> Float[Array, ""]:
-        """Give −½ wᵀ Σ⁻¹ w."""
+        """Compute −½ wᵀ Σ⁻¹ w.
+
+        Args:
+            theta: Parameters, shape (p,).
+            latent: A latent z, shape (p,).
+
+        Returns:
+            The log-probability, up to a constant.
+        """
         return -0.5 * (latent - theta) @ self.score(theta, latent)
 
     def score(self, theta: Float[Array, " params"], latent: Float[Array, " params"]) -> Float[Array, " params"]:
-        """Give Σ⁻¹ (z − θ)."""
+        """Compute Σ⁻¹ (z − θ).
+
+        Args:
+            theta: Parameters, shape (p,).
+            latent: A latent z, shape (p,).
+
+        Returns:
+            The latent score, shape (p,).
+        """
         return jnp.asarray(self.precision, theta.dtype) @ (latent - theta)
 
 
@@ -109,7 +158,6 @@ class AdditiveLatent(GaussianLatent):
     >>> sims = fs.simulate(problem.simulator, problem.proposal, 10, latent=latent)
     >>> bool((sims.drawn_at == sims.latent).all())
     True
-
     """
 
     def __init__(self, covariance: Any):
@@ -118,6 +166,11 @@ class AdditiveLatent(GaussianLatent):
 
 class CustomLatent(Latent):
     """A latent model from plain functions: how to draw, and a log-probability or a score.
+
+    Args:
+        sample: Draws z, called as ``sample(key, theta)``.
+        log_prob: Gives log p(z | θ), called as ``log_prob(theta, z)``; its gradient is the score.
+        score: Gives ∇θ log p(z | θ), called as ``score(theta, z)``, instead.
 
     >>> import fisherscore as fs, jax, jax.numpy as jnp
     >>> latent = fs.CustomLatent(
@@ -146,17 +199,41 @@ class CustomLatent(Latent):
         self.score_function = score
 
     def sample(self, key: Array, theta: Float[Array, " params"]) -> Array:
-        """Draw z with the user's function."""
+        """Draw z with the user's function.
+
+        Args:
+            key: A JAX key.
+            theta: Parameters, shape (p,).
+
+        Returns:
+            A latent z, shape (q,).
+        """
         return self.sample_function(key, theta)
 
     def log_prob(self, theta: Float[Array, " params"], latent: Array) -> Array:
-        """Give the user's log-probability."""
+        """Compute the user's log-probability.
+
+        Args:
+            theta: Parameters, shape (p,).
+            latent: A latent z, shape (q,).
+
+        Returns:
+            The log-probability.
+        """
         if self.log_prob_function is None:
             return super().log_prob(theta, latent)
         return self.log_prob_function(theta, latent)
 
     def score(self, theta: Float[Array, " params"], latent: Array) -> Array:
-        """Give the user's score, or the gradient of the user's log-probability."""
+        """Compute the user's score, or the gradient of the user's log-probability.
+
+        Args:
+            theta: Parameters, shape (p,).
+            latent: A latent z, shape (q,).
+
+        Returns:
+            The latent score, shape (p,).
+        """
         if self.score_function is None:
             return super().score(theta, latent)
         return self.score_function(theta, latent)

@@ -7,19 +7,30 @@ from typing import Any
 import numpy as np
 
 from .._support.arguments import as_count, as_seed
-from .._support.text import duration
+from .._support.text import duration, html_table
 from ..errors import ArgumentError
-from .execution.engine import Here, Job, Workers
-from .execution.run import OK, Outcome, Stream
+from .execution.dispatch import engine_for
+from .execution.engine import Job
+from .execution.run import OK, Outcome, Purpose, Stream
 from .proposal import Proposal
-from .simulator import RecordSimulator, Simulator
-
-_PURPOSE = 4  # a stream of its own: what is tried here is not what will be simulated
+from .simulator import Simulator
 
 
 @dataclass(frozen=True)
 class SimulatorCheck:
-    """What a few runs of a simulator showed; ``problems`` is empty when it is fit for a campaign.
+    """What a few runs of a simulator showed; printed, a few lines.
+
+    Attributes:
+        name: Name of the simulator.
+        num_runs: Runs that were made.
+        counts: Runs by what became of them.
+        x_shape: Shape of the data; None where it changes or no run gave any.
+        repeatable: Whether the same seed gives the same data; None where that was not seen.
+        seconds_a_run: Time one run takes.
+        num_simulations: Simulations whose cost was asked for, or None.
+        seconds_in_all: Time they take on one worker.
+        problems: What is wrong, in words; empty when the simulator is fit for a campaign.
+        noiseless: Whether two seeds gave the same data.
 
     >>> import fisherscore as fs
     >>> check = fs.check_simulator(fs.from_python(lambda theta, rng: rng.normal(theta)), fs.uniform(a=(0.0, 1.0)))
@@ -39,23 +50,41 @@ class SimulatorCheck:
     noiseless: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return everything as plain data.
+
+        Returns:
+            The attributes by name.
+        """
         return asdict(self)
 
+    @property
+    def _verdict(self) -> str:
+        return "fit for a campaign" if not self.problems else "not fit for a campaign yet"
+
+    def __repr__(self) -> str:
+        return f"<SimulatorCheck: {self.name}, {self.num_runs} runs, {self._verdict}>"
+
     def __str__(self) -> str:
+        headline = f"{self.name}: {self.num_runs} runs, {self._counted()}"
+        return "\n".join([headline, *(f"  {name} {text}" for name, text in self._lines()), f"  {self._verdict}"])
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.name}: {self._verdict}", [("runs:", self._counted()), *self._lines()])
+
+    def _counted(self) -> str:
+        return ", ".join(f"{num} {kind}" for kind, num in self.counts.items())
+
+    def _lines(self) -> list[tuple[str, str]]:
         repeatable = {None: "not seen", True: "yes", False: "no"}[self.repeatable]
         lines = [
-            f"{self.name}: {self.num_runs} runs, " + ", ".join(f"{n} {kind}" for kind, n in self.counts.items()),
-            f"  x has shape {self.x_shape}",
-            f"  the same seed gives the same data: {repeatable}",
-            f"  one run takes {self.seconds_a_run:.3g} s",
+            ("x has shape", str(self.x_shape)),
+            ("the same seed gives the same data:", repeatable),
+            ("one run takes", f"{self.seconds_a_run:.3g} s"),
         ]
         if self.seconds_in_all is not None:
-            lines.append(
-                f"  {self.num_simulations:,} simulations take about {duration(self.seconds_in_all)} on one worker"
-            )
-        lines += [f"  PROBLEM: {problem}" for problem in self.problems]
-        return "\n".join([*lines, "  fit for a campaign" if not self.problems else "  not fit for a campaign yet"])
+            cost = f"about {duration(self.seconds_in_all)} on one worker"
+            lines.append((f"{self.num_simulations:,} simulations take", cost))
+        return lines + [("PROBLEM:", problem) for problem in self.problems]
 
 
 def check_simulator(
@@ -68,8 +97,17 @@ def check_simulator(
 ) -> SimulatorCheck:
     """Run a simulator a few times over the proposal and report what one should know before a campaign.
 
-    Programs, and functions with a time limit, are run in a worker process, so that whatever they do stays there. With
-    ``num_simulations`` the cost of that many is estimated.
+    Programs, and functions with a time limit, are run in a worker process, so that whatever they do stays there.
+
+    Args:
+        simulator: The simulator to try.
+        proposal: Where it will be run.
+        num_runs: Runs at different parameters; two more repeat the first.
+        num_simulations: Estimate the cost of this many.
+        seed: Seed of parameters and data.
+
+    Returns:
+        What was seen, and what is wrong.
 
     >>> import fisherscore as fs
     >>> bad = fs.from_python(lambda theta, rng: theta)
@@ -80,7 +118,7 @@ def check_simulator(
         raise ArgumentError("simulator, proposal: expected a simulator and a proposal, as for fisherscore.simulate.")
     num = as_count(num_runs, "num_runs", minimum=2)
     wanted = None if num_simulations is None else as_count(num_simulations, "num_simulations")
-    runner = _Runner(simulator.with_names(proposal.names), Stream(as_seed(seed), _PURPOSE))
+    runner = _Runner(simulator.with_names(proposal.names), Stream(as_seed(seed), Purpose.PREFLIGHT))
     theta = proposal.sample(num, seed=seed)
     first = runner.run(np.arange(num), theta)
     again = runner.run(np.arange(1), theta[:1])[0]
@@ -115,23 +153,22 @@ class _Runner:
     """Runs a few records where they can do no harm, and times them."""
 
     def __init__(self, simulator: Simulator, stream: Stream):
-        risky = isinstance(simulator, RecordSimulator) and (simulator.is_command or simulator.timeout is not None)
         self.simulator, self.stream = simulator, stream
-        self.engine = Workers(1) if risky else Here()
+        self.engine = engine_for(simulator)
         self.seconds = float("inf")
 
     def run(self, indices: np.ndarray, parameters: np.ndarray) -> list[Outcome]:
         """Run records and return their outcomes in order."""
-        found: dict[int, Outcome] = {}
+        outcomes: dict[int, Outcome] = {}
         marks = [(time.perf_counter(), 0)]
         for results in self.engine.run(Job(self.simulator, indices, parameters, self.stream)):
             if results:
-                found |= dict(results)
-                marks.append((time.perf_counter(), len(found)))
+                outcomes |= dict(results)
+                marks.append((time.perf_counter(), len(outcomes)))
         # The start of a worker is no part of a run: where there are several, count from the first that is done.
         (started, before), (ended, after) = marks[1 if len(marks) > 2 else 0], marks[-1]
         self.seconds = min(self.seconds, (ended - started) / (after - before))
-        return [found[int(i)] for i in indices]
+        return [outcomes[int(i)] for i in indices]
 
 
 def _problems(outcomes: list[Outcome], repeatable: bool | None, first: Outcome, other: Outcome) -> list[str]:

@@ -16,17 +16,25 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from .._support.arguments import as_count, as_seed, as_theta, check_names
+from .._support.text import html_table
 from ..errors import ArgumentError
 
 # An unbounded distribution gets as its training region the range between these quantiles.
 _TAIL = 1e-3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Proposal:
     """Independent distributions over named parameters, and the box in which a fit may be trusted.
 
-    Build one with :func:`uniform`, :func:`normal`, or from any scalar NumPyro distributions:
+    Build one with :func:`uniform`, :func:`normal`, or from any scalar NumPyro distributions with :meth:`of`.
+
+    Attributes:
+        names: Names of the parameters.
+        distributions: Their distributions, in the same order.
+        low: Lower ends of the training region, shape (p,).
+        high: Upper ends of the training region, shape (p,).
+        units: Units for axes and tables, empty where there is none.
 
     >>> import fisherscore as fs, numpyro.distributions as dist
     >>> proposal = fs.Proposal.of({"rate": dist.Gamma(3.0, 1.0), "shift": dist.Uniform(-1.0, 1.0)})
@@ -47,7 +55,16 @@ class Proposal:
         *,
         units: Mapping[str, str] | None = None,
     ) -> "Proposal":
-        """Make a proposal from scalar NumPyro distributions by name."""
+        """Make a proposal from scalar NumPyro distributions.
+
+        Args:
+            distributions: Distributions by name. One that is not bounded gets as its training region the range between
+                its quantiles 0.001 and 0.999.
+            units: Units by name.
+
+        Returns:
+            A proposal.
+        """
         pairs = _pairs(distributions, "distributions")
         for name, law in pairs:
             if not isinstance(law, dist.Distribution):
@@ -74,26 +91,65 @@ class Proposal:
 
     @property
     def num_parameters(self) -> int:
-        """How many parameters there are."""
+        """Number of parameters."""
         return len(self.names)
 
+    def __repr__(self) -> str:
+        return f"<Proposal: {', '.join(f'{name} {region}' for name, region in self._regions())}>"
+
+    def _repr_html_(self) -> str:
+        return html_table("Proposal", self._regions())
+
+    def _regions(self) -> list[tuple[str, str]]:
+        rows = zip(self.names, self.low, self.high, self.units, strict=True)
+        return [(name, f"from {low:.4g} to {high:.4g} {unit}".rstrip()) for name, low, high, unit in rows]
+
     def draw_one(self, key: Array) -> Float[Array, " params"]:
-        """Draw one θ with a JAX key."""
+        """Draw one parameter vector.
+
+        Args:
+            key: A JAX key.
+
+        Returns:
+            Parameters, shape (p,).
+        """
         keys = jax.random.split(key, len(self.names))
         return jnp.stack([d.sample(k) for d, k in zip(self.distributions, keys, strict=True)])
 
     def sample(self, num: int, *, seed: int = 0) -> np.ndarray:
-        """Draw ``num`` parameter vectors, shape (num, p)."""
+        """Draw parameter vectors.
+
+        Args:
+            num: How many.
+            seed: Seed of the draws.
+
+        Returns:
+            Parameters, shape (num, p).
+        """
         keys = jax.random.split(jax.random.key(as_seed(seed)), as_count(num, "num"))
         return np.asarray(jax.vmap(self.draw_one)(keys), dtype=np.float64)
 
     def log_prob(self, theta: Any) -> Any:
-        """Log-density at θ, broadcast over leading axes."""
+        """Compute the log-density.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+
+        Returns:
+            Log-densities, shape (...).
+        """
         theta = jnp.asarray(as_theta(theta, self.names))
         return sum(d.log_prob(theta[..., i]) for i, d in enumerate(self.distributions))
 
     def inside(self, theta: Any) -> Any:
-        """Say whether θ lies in the training region, broadcast over leading axes."""
+        """Say whether parameters lie in the training region.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+
+        Returns:
+            Booleans, shape (...).
+        """
         theta = as_theta(theta, self.names)
         return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
 
@@ -105,11 +161,19 @@ def uniform(
     units: Mapping[str, str] | None = None,
     **more: tuple[float, float],
 ) -> Proposal:
-    """Learn uniformly over a box: each parameter by name with its (low, high).
+    """Learn uniformly over a box.
+
+    Args:
+        ranges: (low, high) by parameter name, for names that are not Python identifiers.
+        units: Units by parameter name, for axes and tables.
+        **more: (low, high) by parameter name.
+
+    Returns:
+        A proposal whose training region is the box.
 
     >>> import fisherscore as fs
-    >>> fs.uniform(omega_c=(0.2, 0.4), sigma8=(0.7, 0.9)).names
-    ('omega_c', 'sigma8')
+    >>> fs.uniform(omega_c=(0.2, 0.4), sigma8=(0.7, 0.9))
+    <Proposal: omega_c from 0.2 to 0.4, sigma8 from 0.7 to 0.9>
     >>> fs.uniform({"my parameter": (0, 1)}).high
     array([1.])
     """
@@ -126,7 +190,15 @@ def normal(
     units: Mapping[str, str] | None = None,
     **more: tuple[float, float],
 ) -> Proposal:
-    """Learn around a point: each parameter by name with its (mean, standard deviation).
+    """Learn around a point.
+
+    Args:
+        moments: (mean, standard deviation) by parameter name, for names that are not Python identifiers.
+        units: Units by parameter name, for axes and tables.
+        **more: (mean, standard deviation) by parameter name.
+
+    Returns:
+        A proposal whose training region reaches 3.1 standard deviations to each side.
 
     >>> import fisherscore as fs
     >>> fs.normal(mass=(1.0, 0.1)).sample(3).shape

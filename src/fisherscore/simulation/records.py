@@ -46,5 +46,5 @@ class Records:
             theta=self.theta[rows],
             latent=None if self.latent is None else self.latent[rows],
             x=self.x[rows],
-            messages={index: words for index, words in self.messages.items() if index in kept},
+            messages={index: text for index, text in self.messages.items() if index in kept},
         )

@@ -34,7 +34,6 @@ class Origin:
         simulator: Name of the simulator; "table" for simulations that existed before.
         seed: Seed they were drawn with; None for a table, whose design in θ is unknown.
         num_simulations: How many were made, failures included.
-
     """
 
     simulator: str
@@ -64,7 +63,6 @@ class Simulations:
     >>> sims = fs.simulate(problem.simulator, problem.proposal, 10)
     >>> len(sims), sims.theta.shape, sims.x.shape, sims.latent, sims.failure_rate
     (10, (10, 2), (10, 2), None, 0.0)
-
     """
 
     store: Store
@@ -116,7 +114,7 @@ class Simulations:
     @property
     def failure_rate(self) -> float:
         """Fraction of simulations that failed."""
-        return 1.0 - len(self.store.successes()) / len(self)
+        return (len(self) - len(self.store.successes())) / max(len(self), 1)
 
     @property
     def drawn_at(self) -> np.ndarray:
@@ -130,8 +128,8 @@ class Simulations:
         return len(self.store)
 
     def __repr__(self) -> str:
-        place = "" if self.folder is None else f", in {self.folder}"
-        return f"<Simulations: {len(self):,} of {', '.join(self.proposal.names)}, x of shape {self.x_shape}{place}>"
+        folder = "" if self.folder is None else f", in {self.folder}"
+        return f"<Simulations: {len(self):,} of {', '.join(self.proposal.names)}, x of shape {self.x_shape}{folder}>"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -149,7 +147,6 @@ class Simulations:
 
         Returns:
             Numbers by kind, and a message, empty where nothing failed.
-
         """
         return self.store.failures()
 
@@ -161,7 +158,6 @@ class Simulations:
 
         Returns:
             Simulations without failures.
-
         """
         successes = self.store.successes()
         if len(successes) == len(self) and self.folder is None:
@@ -176,7 +172,6 @@ class Simulations:
 
         Returns:
             Simulations of these rows.
-
         """
         return self._with_records(self.store.records.take(rows), None if self.weights is None else self.weights[rows])
 
@@ -195,7 +190,6 @@ class Simulations:
         >>> sims = fs.simulate(problem.simulator, problem.proposal, 30, out=folder)
         >>> [len(part) for part in sims.batches(20)]
         [20, 10]
-
         """
         for part, _ in self._shuffled(np.arange(len(self)), as_count(size, "size"), [as_seed(seed)]):
             yield part
@@ -211,7 +205,6 @@ class Simulations:
 
         Returns:
             An endless iterator over simulations in memory, with weights where some failed.
-
         """
         successes, weights = self.store.successes(), self._success_weights()
         by_row = None
@@ -222,16 +215,14 @@ class Simulations:
         size = min(as_count(size, "size"), len(order) // 2)
         for sweep in itertools.count():
             rows = order[:size] if sweep == 0 else order[size:]
-            for part, positions in self._shuffled(rows, size, [as_seed(seed), sweep]):
-                if len(part) == size:
-                    yield part if by_row is None else replace(part, weights=by_row[positions])
+            for part, positions in self._shuffled(rows, size, [as_seed(seed), sweep], full=True):
+                yield part if by_row is None else replace(part, weights=by_row[positions])
 
     def latent_score(self) -> np.ndarray:
         """Compute the regression target ∇θ log p(z | θ) of every simulation.
 
         Returns:
             Latent scores, shape (n, p).
-
         """
         if self.latent_model is None:
             raise ArgumentError(
@@ -248,7 +239,6 @@ class Simulations:
 
         Returns:
             A SHA-256 digest in hexadecimal.
-
         """
         digest = hashlib.sha256()
         for array in (self.theta, self.latent, self.x):
@@ -269,11 +259,16 @@ class Simulations:
         success[successes] = True
         return success_weights(self.store.simulator_inputs(), success)
 
-    def _shuffled(self, rows: np.ndarray, size: int, seed: list[int]) -> Iterator[tuple["Simulations", np.ndarray]]:
-        """Read rows once, in random order, ``size`` at a time; give each part with the positions of its rows."""
+    def _shuffled(
+        self, rows: np.ndarray, size: int, seed: list[int], *, full: bool = False
+    ) -> Iterator[tuple["Simulations", np.ndarray]]:
+        """Read rows once, in random order, ``size`` at a time; give each part with the positions of its rows.
+
+        With ``full``, a last part that is smaller is left out.
+        """
         rng = np.random.default_rng(seed)
         order = rng.permutation(rows)
-        for begin in range(0, len(order), size):
+        for begin in range(0, len(order) - (size - 1 if full else 0), size):
             # Read in the order of the file, which is far quicker, and shuffled again.
             chosen = np.sort(order[begin : begin + size])
             mixed = rng.permutation(len(chosen))
@@ -300,7 +295,6 @@ def from_table(theta: Any, x: Any, proposal: Proposal) -> Simulations:
     >>> sims = fs.from_table(theta, theta + rng.normal(size=(300, 5)), fs.uniform(shift=(0.0, 1.0)))
     >>> fs.fit(sims, recipe=fs.ClosedFormRecipe()).score([0.5], sims.x).shape
     (300, 1)
-
     """
     if not isinstance(proposal, Proposal):
         raise ArgumentError(f"proposal: expected a proposal, got {proposal!r}. Make one with fisherscore.uniform.")

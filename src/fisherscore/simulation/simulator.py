@@ -1,21 +1,13 @@
 """Simulators: x given z. Anything that turns parameters into data; never asked for a gradient.
 
-A simulator runs a block of numbered records (``execution.run``), whatever the block they are in. Functions of
-NumPy and external programs run one record at a time, here or in worker processes; JAX functions run in batches on the
-device.
+A simulator runs numbered records (``execution.run``), a block of them at a time; what a record gives does not depend on
+the block. Functions of NumPy and external programs run one record at a time, here or in worker processes; JAX functions
+run in batches on the device.
 """
 
 import abc
-import contextlib
-import functools
-import hashlib
-import inspect
-import io
 import os
 import shutil
-import sys
-import textwrap
-import tokenize
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,33 +19,21 @@ import numpy as np
 
 from .._support.arguments import as_count, as_finite, as_seed
 from ..errors import ArgumentError, SimulationError
-from .command import PLACES, CommandRecord
-from .execution.run import (
-    NONFINITE,
-    OK,
-    Outcome,
-    PythonRecord,
-    RecordFunction,
-    Stream,
-    mock_stream,
-    refuse_changed_shape,
-)
-
-_PLAIN = (int, float, complex, str, bytes, bool, tuple, type(None))
-# What may change in a source without changing what it does. (Indents are kept.)
-_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+from .command import PLACEHOLDERS, Program
+from .execution.run import NONFINITE, OK, Outcome, Purpose, PythonFunction, RunOnce, Stream, check_same_shape
+from .identity import file_digest, source_digest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
-    """What running some records gave: data (NaN where a record failed), status and the simulator's own words."""
+    """What running some records gave: data (NaN where a record failed), status and the simulator's own messages."""
 
     x: np.ndarray
     status: np.ndarray
     messages: dict[int, str]
 
     def refuse_failures(self, name: str, parameters: np.ndarray) -> None:
-        """Raise an error with the words of the first failure, where there is one."""
+        """Raise an error with the message of the first failure, where there is one."""
         failed = np.flatnonzero(self.status != OK)
         if len(failed):
             first = int(failed[0])
@@ -76,21 +56,49 @@ class Simulator(abc.ABC):
     code: str | None = None  # a digest of the file it was loaded from, where that is known
 
     @property
+    def needs_worker(self) -> bool:
+        """Whether it must run in a worker process: it could outlive this one, or has a time limit."""
+        return False
+
+    @property
     @abc.abstractmethod
     def identity(self) -> dict[str, Any]:
         """Plain data by which a campaign knows that it goes on with the same simulator."""
 
     def with_names(self, names: Sequence[str]) -> "Simulator":
-        """Return the simulator told of its parameters' names, where it passes them on."""
+        """Tell the simulator the names of its parameters, which programs are passed.
+
+        Args:
+            names: Names, in the order of the parameters.
+
+        Returns:
+            A simulator that knows them, or itself where names make no difference.
+        """
         del names
         return self
 
     @abc.abstractmethod
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
-        """Run the records ``indices`` at ``parameters``, one row each."""
+        """Run some records.
+
+        Args:
+            parameters: What to run them at, one row each.
+            indices: Their numbers, on which their random numbers depend.
+            stream: The seed, and what the random numbers are for.
+
+        Returns:
+            Data, status and messages.
+        """
 
     def draw(self, theta: Any, *, seed: int = 0) -> np.ndarray:
-        """Draw mock data: one observation at ``theta`` of shape (p,), n of them at shape (n, p).
+        """Draw mock data; a failure is an error.
+
+        Args:
+            theta: Parameters of one observation, shape (p,), or of n of them, shape (n, p).
+            seed: Seed of the data. They share no random numbers with training data of the same seed.
+
+        Returns:
+            One observation, or n of them along the first axis.
 
         >>> import fisherscore as fs
         >>> simulator = fs.from_python(lambda theta, rng: rng.normal(theta))
@@ -102,11 +110,19 @@ class Simulator(abc.ABC):
         parameters = as_finite(theta, "theta")
         if parameters.ndim not in (1, 2) or not parameters.size:
             raise ArgumentError(f"theta: expected shape (p,) or (n, p), got {parameters.shape}.")
-        x = self.draw_stream(np.atleast_2d(parameters), mock_stream(as_seed(seed)))
+        x = self.draw_stream(np.atleast_2d(parameters), Stream(as_seed(seed), Purpose.MOCK))
         return x[0] if parameters.ndim == 1 else x
 
     def draw_stream(self, rows: np.ndarray, stream: Stream) -> np.ndarray:
-        """Run one record per row; a failure is an error."""
+        """Run the simulator once per row; a failure is an error.
+
+        Args:
+            rows: Parameters, shape (n, p).
+            stream: The seed, and what the random numbers are for.
+
+        Returns:
+            n observations along the first axis.
+        """
         blocks = []
         for start in range(0, len(rows), self.block_size):
             part = rows[start : start + self.block_size]
@@ -116,13 +132,13 @@ class Simulator(abc.ABC):
         return np.concatenate(blocks)
 
 
-class RecordSimulator(Simulator):
+class OneByOneSimulator(Simulator):
     """A simulator that runs one record at a time: a Python function or an external program."""
 
     block_size = 64
 
-    def __init__(self, record: RecordFunction, name: str, identity: dict[str, Any], timeout: float | None = None):
-        self.record = record
+    def __init__(self, run_once: RunOnce, name: str, identity: dict[str, Any], timeout: float | None = None):
+        self.run_once = run_once
         self.name = name
         self.timeout = timeout
         self._identity = identity
@@ -133,29 +149,29 @@ class RecordSimulator(Simulator):
         return self._identity
 
     @property
-    def is_command(self) -> bool:
-        """Whether it is an external program, which a kill of this process would leave running."""
-        return isinstance(self.record, CommandRecord)
+    def needs_worker(self) -> bool:
+        """Whether it is a program, which a kill of this process would leave running, or has a time limit."""
+        return isinstance(self.run_once, Program) or self.timeout is not None
 
     def with_names(self, names: Sequence[str]) -> Simulator:
         """Let a program see the names of its parameters."""
-        if not isinstance(self.record, CommandRecord) or self.record.names is not None:
+        if not isinstance(self.run_once, Program) or self.run_once.names is not None:
             return self
-        return RecordSimulator(replace(self.record, names=tuple(names)), self.name, self._identity)
+        return OneByOneSimulator(replace(self.run_once, names=tuple(names)), self.name, self._identity)
 
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
-        """Run row by row, keeping failures with their words."""
+        """Run row by row, keeping failures with their messages."""
         outcomes = [
-            self.record(row, stream.sequence(int(index))) for row, index in zip(parameters, indices, strict=True)
+            self.run_once(row, stream.sequence(int(index))) for row, index in zip(parameters, indices, strict=True)
         ]
-        return gathered(outcomes, indices, self.name)
+        return block_of(outcomes, indices, self.name)
 
 
-def gathered(outcomes: Sequence[Outcome], indices: np.ndarray, name: str) -> Block:
+def block_of(outcomes: Sequence[Outcome], indices: np.ndarray, name: str) -> Block:
     """Put outcomes of records into one block; those without data get NaN."""
     shapes = [o.x.shape for o in outcomes if o.x is not None]
     for shape in shapes:
-        refuse_changed_shape(name, shapes[0], shape)
+        check_same_shape(name, shapes[0], shape)
     blank = np.full(shapes[0] if shapes else (0,), np.nan)
     return Block(
         x=np.stack([blank if o.x is None else o.x for o in outcomes]),
@@ -202,10 +218,16 @@ class JaxSimulator(Simulator):
 
 
 def from_python(function: Callable[..., Any], *, name: str | None = None, timeout: float | None = None) -> Simulator:
-    """Make a simulator of ``function(theta, rng) -> array``; ``rng`` is a NumPy generator, seeded per record.
+    """Make a simulator of a Python function.
 
-    In worker processes (``simulate(..., workers=4)``), a run that takes longer than ``timeout`` seconds is ended and
-    recorded as a failure.
+    Args:
+        function: Called as ``function(theta, rng)`` with the parameters, shape (p,), and a NumPy generator that is
+            seeded anew for every run; returns the data as an array of any fixed shape.
+        name: Name in reports and campaigns; by default that of the function.
+        timeout: A run that takes longer than this many seconds is ended and recorded as a failure.
+
+    Returns:
+        A simulator.
 
     >>> import fisherscore as fs
     >>> def coin(theta, rng):
@@ -218,7 +240,7 @@ def from_python(function: Callable[..., Any], *, name: str | None = None, timeou
     """
     chosen = name or _name(_callable(function))
     identity = {"kind": "python", "name": chosen, "source": source_digest(function)}
-    return RecordSimulator(PythonRecord(function, chosen), chosen, identity, _seconds(timeout))
+    return OneByOneSimulator(PythonFunction(function, chosen), chosen, identity, _seconds(timeout))
 
 
 def from_command(
@@ -230,12 +252,19 @@ def from_command(
     names: Sequence[str] | None = None,
     name: str | None = None,
 ) -> Simulator:
-    """Make a simulator of an external program, given as a list of arguments; no shell is involved.
+    """Make a simulator of an external program; no shell is involved.
 
-    ``{input}`` among the arguments stands for a file with the parameters and a seed (JSON, or with
-    ``input_format="npy"`` an array of the parameters), ``{output}`` for the .npy file the program must write,
-    ``{seed}`` for the seed. After ``timeout`` seconds the program and its children are killed; ``memory`` limits it to
-    so many gigabytes. ``names`` of the parameters are those of the proposal unless given.
+    Args:
+        arguments: The program and its arguments. Among these ``{input}`` stands for a file with the parameters and a
+            seed, ``{output}`` for the .npy file the program must write, ``{seed}`` for the seed.
+        input_format: "json", or "npy" for a file with an array of the parameters and nothing else.
+        timeout: After this many seconds the program and its children are killed; the run has failed.
+        memory: Most gigabytes it may use.
+        names: Names of the parameters in the JSON file; by default those of the proposal.
+        name: Name in reports and campaigns; by default that of the program.
+
+    Returns:
+        A simulator.
 
     >>> import fisherscore as fs, sys
     >>> program = "import json, sys, numpy as np; given = json.load(open(sys.argv[1]));"
@@ -245,25 +274,18 @@ def from_command(
     >>> simulator.draw([3.0], seed=1).shape
     (1,)
     """
-    if isinstance(arguments, str) or not all(isinstance(a, (str, os.PathLike)) for a in arguments) or not arguments:
-        raise ArgumentError(
-            f"arguments: expected a list of words such as ['./sim', '{{input}}', '{{output}}'], got {arguments!r}."
-        )
-    words = [str(a) for a in arguments]
-    missing = [place for place in PLACES[:2] if not any(place in word for word in words)]
-    if missing:
-        raise ArgumentError(f"arguments: expected {' and '.join(missing)} among them, got {words}.")
+    words = _checked_words(arguments)
     if input_format not in ("json", "npy"):
         raise ArgumentError(f'input_format: expected "json" or "npy", got {input_format!r}.')
     limit = None if memory is None else int(float(memory) * 2**30)
     if limit is not None and limit <= 0:
         raise ArgumentError(f"memory: expected gigabytes above 0, got {memory!r}.")
-    record = CommandRecord(
-        (_program(words[0]), *map(_existing, words[1:])),
-        None if names is None else tuple(names),
-        input_format,
-        _seconds(timeout),
-        limit,
+    program = Program(
+        arguments=(_program(words[0]), *map(_existing, words[1:])),
+        names=None if names is None else tuple(names),
+        input_format=input_format,
+        timeout=_seconds(timeout),
+        memory=limit,
     )
     chosen = name or Path(words[0]).name
     identity = {
@@ -272,13 +294,22 @@ def from_command(
         "arguments": words,
         "input_format": input_format,
         "names": None if names is None else list(names),
-        "files": {word: _file_digest(path) for word, path in zip(words, record.arguments, strict=True)},
+        "files": {word: file_digest(path) for word, path in zip(words, program.arguments, strict=True)},
     }
-    return RecordSimulator(record, chosen, identity)
+    return OneByOneSimulator(program, chosen, identity)
 
 
 def from_jax(function: Callable[..., Any], *, batch_size: int = 256, name: str | None = None) -> Simulator:
-    """Make a simulator of ``function(key, theta) -> array`` in JAX, ``batch_size`` records in memory at a time.
+    """Make a simulator of a JAX function, run in batches on the device.
+
+    Args:
+        function: Called as ``function(key, theta)`` with a JAX key and the parameters, shape (p,); returns the data as
+            an array. It is compiled and vectorised.
+        batch_size: Runs in the memory of the device at a time.
+        name: Name in reports and campaigns; by default that of the function.
+
+    Returns:
+        A simulator.
 
     >>> import fisherscore as fs, jax
     >>> simulator = fs.from_jax(lambda key, theta: theta + jax.random.normal(key, theta.shape))
@@ -305,46 +336,29 @@ def _seconds(timeout: Any) -> float | None:
     return None if timeout is None else float(timeout)
 
 
+def _checked_words(arguments: Any) -> list[str]:
+    """Return a list of arguments as text, with placeholders for input and output among them."""
+    if isinstance(arguments, str) or not all(isinstance(a, (str, os.PathLike)) for a in arguments) or not arguments:
+        raise ArgumentError(
+            f"arguments: expected a list of words such as ['./sim', '{{input}}', '{{output}}'], got {arguments!r}."
+        )
+    words = [str(a) for a in arguments]
+    missing = [text for text in PLACEHOLDERS[:2] if not any(text in word for word in words)]
+    if missing:
+        raise ArgumentError(f"arguments: expected {' and '.join(missing)} among them, got {words}.")
+    return words
+
+
 def _program(word: str) -> str:
     """Find the program now, since it will be started in another folder."""
-    found = shutil.which(word)
-    if found is None:
+    path = shutil.which(word)
+    if path is None:
         raise ArgumentError(
             f"arguments: no program {word!r} was found. Give its path, and see that it may be executed (chmod +x)."
         )
-    return os.path.abspath(found)
+    return os.path.abspath(path)
 
 
 def _existing(word: str) -> str:
     """Make the path of a file that is there absolute, for the same reason."""
     return os.path.abspath(word) if os.path.sep in word and os.path.exists(word) else word
-
-
-def _file_digest(path: str) -> str | None:
-    """Return a hash of a file of the user's own; interpreters and what the system brings may be updated."""
-    system = path.startswith(("/usr/", "/bin/", "/opt/")) or os.path.realpath(path) == os.path.realpath(sys.executable)
-    if system or not os.path.isfile(path):
-        return None
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-
-
-def source_digest(function: Any) -> str | None:
-    """Return a hash of a function's source, without comments and blanks; None where there is no source.
-
-    What a partial function or a closure holds counts where it is a plain value.
-    """
-    if isinstance(function, functools.partial):
-        held = repr([v if isinstance(v, _PLAIN) else type(v) for v in (*function.args, *function.keywords.items())])
-        return hashlib.sha256(f"{source_digest(function.func)}{held}".encode()).hexdigest()[:16]
-    try:
-        source = textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):
-        return None
-    with contextlib.suppress(tokenize.TokenError, IndentationError):  # a lambda amid a call: its lines as they are
-        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-        source = "\n".join(t.string for t in tokens if t.type not in _LAYOUT)
-    for cell in getattr(function, "__closure__", None) or ():
-        with contextlib.suppress(ValueError):  # a cell that is not filled yet
-            source += repr(cell.cell_contents) if isinstance(cell.cell_contents, _PLAIN) else ""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]

@@ -27,7 +27,6 @@ class CampaignStatus:
     >>> _ = fs.simulate(problem.simulator, problem.proposal, 30, out=folder)
     >>> fs.campaign_status(folder).num_done
     30
-
     """
 
     folder: str
@@ -92,7 +91,6 @@ def campaign_status(path: str | Path) -> CampaignStatus:
     >>> _ = fs.simulate(problem.simulator, problem.proposal, 30, out=folder)
     >>> fs.campaign_status(folder).counts
     {'ok': 30}
-
     """
     folder = Path(path)
     with Ledger.open(folder) as ledger:

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, MissingExtraError, SimulationError
-from ..simulator import RecordSimulator
+from ..simulator import OneByOneSimulator
 from .engine import Job, Result, pickled
-from .run import LOST, RecordFunction, Stream, failure
+from .run import LOST, RunOnce, Stream, failure
 
-# So many tasks a thread are in the cluster at a time, each of about so many seconds.
+# Tasks in the cluster at a time for each of its threads, and how long a task should take.
 _TASKS_A_THREAD = 3
 _SECONDS_A_TASK = 0.5
-_MOST_A_TASK = 256
-_LOOK_SECONDS = 0.02
+_MAX_RECORDS_A_TASK = 256
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Dask:
 
     def run(self, job: Job) -> Iterator[list[Result]]:
         """Yield outcomes as tasks are done."""
-        if not isinstance(job.simulator, RecordSimulator):
+        if not isinstance(job.simulator, OneByOneSimulator):
             raise SimulationError("dask: a JAX simulator runs in batches on the device. Leave dask out.")
         if not len(job.indices):
             return
@@ -53,64 +53,66 @@ class _Cluster:
     """The tasks of one job on a cluster."""
 
     def __init__(self, client: Any, distributed: Any, job: Job):
-        assert isinstance(job.simulator, RecordSimulator)
+        assert isinstance(job.simulator, OneByOneSimulator)
         self.client, self.distributed, self.job = client, distributed, job
         # Sent with every task: data scattered beforehand would be lost with the workers that hold them.
-        self.record = pickled(job.simulator)
-        self.todo = list(range(len(job.indices)))[::-1]
-        self.size = 1
-        self.suspects: list[int] = []
-        self.alone: set[int] = set()
+        self.payload = pickled(job.simulator)
+        # Records are known by their position in the job; the last of the list is sent first.
+        self.unsent = list(range(len(job.indices)))[::-1]
+        self.records_a_task = 1
+        self.suspects: list[int] = []  # records that were on a worker when it died
+        self.tried_alone: set[int] = set()
         self.tasks: dict[Any, list[int]] = {}
         self.waiting = distributed.as_completed()
 
     def outcomes(self) -> Iterator[list[Result]]:
         """Keep the cluster busy and yield what comes back."""
-        left = len(self.todo)
-        while left:
+        num_left = len(self.unsent)
+        while num_left:
             self._submit()
             if not self.tasks and self.suspects:
-                self.alone.add(self.suspects[-1])
+                self.tried_alone.add(self.suspects[-1])
                 self._send([self.suspects.pop()])
             if not self.waiting.has_ready():
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
                 yield []
                 continue
-            found = self._result(next(self.waiting))
-            left -= len(found)
-            yield found
+            results = self._results(next(self.waiting))
+            num_left -= len(results)
+            yield results
 
     def _submit(self) -> None:
         threads = max(1, sum(self.client.nthreads().values()))
-        while self.todo and len(self.tasks) < _TASKS_A_THREAD * threads:
-            size = min(self.size, max(1, len(self.todo) // (_TASKS_A_THREAD * threads)))
-            self._send([self.todo.pop() for _ in range(min(size, len(self.todo)))])
+        while self.unsent and len(self.tasks) < _TASKS_A_THREAD * threads:
+            size = min(self.records_a_task, max(1, len(self.unsent) // (_TASKS_A_THREAD * threads)))
+            self._send([self.unsent.pop() for _ in range(min(size, len(self.unsent)))])
 
-    def _send(self, places: list[int]) -> None:
+    def _send(self, positions: list[int]) -> None:
         future = self.client.submit(
             _run_records,
-            self.record,
-            self.job.indices[places],
-            self.job.parameters[places],
+            self.payload,
+            self.job.indices[positions],
+            self.job.parameters[positions],
             self.job.stream,
             pure=False,
         )
-        self.tasks[future] = places
+        self.tasks[future] = positions
         self.waiting.add(future)
 
-    def _result(self, future: Any) -> list[Result]:
-        places = self.tasks.pop(future)
+    def _results(self, future: Any) -> list[Result]:
+        """Return the outcomes of a task; none where its worker died and its records are to be tried again."""
+        positions = self.tasks.pop(future)
         try:
             seconds, results = future.result()
         except self.distributed.scheduler.KilledWorker:
-            if places[0] not in self.alone:
-                # Dask suspects all that was on the worker; each is tried again with nothing else about.
-                self.suspects.extend(places)
+            if positions[0] not in self.tried_alone:
+                # Dask suspects all that was on the worker; each is tried again with nothing else running.
+                self.suspects.extend(positions)
                 return []
-            words = "the Dask workers that ran it died; see their logs"
-            return [(int(self.job.indices[places[0]]), failure(LOST, words))]
-        one = max(seconds / len(places), 1e-6)
-        self.size = int(np.clip(_SECONDS_A_TASK / one, 1, _MOST_A_TASK))
+            message = "the Dask workers that ran it died; see their logs"
+            return [(int(self.job.indices[positions[0]]), failure(LOST, message))]
+        seconds_a_record = max(seconds / len(positions), 1e-6)
+        self.records_a_task = int(np.clip(_SECONDS_A_TASK / seconds_a_record, 1, _MAX_RECORDS_A_TASK))
         return results
 
 
@@ -118,7 +120,7 @@ def _run_records(
     payload: bytes, indices: np.ndarray, parameters: np.ndarray, stream: Stream
 ) -> tuple[float, list[Result]]:
     """Run some records; on a worker of the cluster."""
-    record: RecordFunction = pickle.loads(payload)  # noqa: S301  from the coordinator
+    run_once: RunOnce = pickle.loads(payload)  # noqa: S301  from the coordinator
     started = time.perf_counter()
-    results = [(int(i), record(row, stream.sequence(int(i)))) for i, row in zip(indices, parameters, strict=True)]
+    results = [(int(i), run_once(row, stream.sequence(int(i)))) for i, row in zip(indices, parameters, strict=True)]
     return time.perf_counter() - started, results

@@ -1,4 +1,4 @@
-"""Where simulations are run: the engine that ``workers`` and ``dask`` ask for, and mock data drawn on it."""
+"""Where simulations are run: the engine that ``workers`` and ``dask`` ask for, and blocks of data run on it."""
 
 from typing import Any
 
@@ -6,30 +6,28 @@ import numpy as np
 
 from ..._support.arguments import as_count
 from ...errors import ArgumentError
-from ..simulator import Block, RecordSimulator, Simulator, gathered
+from ..simulator import Block, Simulator, block_of
 from .dask import Dask
-from .engine import Engine, Here, Job, Workers
+from .engine import Engine, Here, Job
+from .processes import Workers
 from .run import Outcome, Stream
 
 
-def engine_for(simulator: Simulator, workers: Any, dask: Any) -> Engine:
-    """Choose an engine: worker processes, a Dask cluster, or this process."""
+def engine_for(simulator: Simulator, workers: Any = None, dask: Any = None) -> Engine:
+    """Choose an engine: a Dask cluster, worker processes, or this process where that is safe."""
     if dask is not None:
         if workers is not None:
             raise ArgumentError("workers, dask: expected one of the two, got both.")
         return Dask(dask)
     if workers is not None:
         return Workers(as_count(workers, "workers"))
-    # A program would outlive a kill of this process; a worker sees to it that it does not.
-    if isinstance(simulator, RecordSimulator) and (simulator.is_command or simulator.timeout is not None):
-        return Workers(1)
-    return Here()
+    return Workers(1) if simulator.needs_worker else Here()
 
 
 def draw_block(simulator: Simulator, rows: np.ndarray, stream: Stream, engine: Engine) -> Block:
-    """Run one record per row on an engine, failures included."""
+    """Run the simulator once per row on an engine, failures included."""
     indices = np.arange(len(rows))
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     for results in engine.run(Job(simulator, indices, rows, stream)):
-        found |= dict(results)
-    return gathered([found[int(i)] for i in indices], indices, simulator.name)
+        outcomes |= dict(results)
+    return block_of([outcomes[int(i)] for i in indices], indices, simulator.name)

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 
 def kill_sessions(leaders: set[int]) -> None:
-    """Kill every process of the named sessions, twice over, since one may start another in between."""
+    """Kill every process of the named sessions, twice, since one may start another in between."""
     for _ in range(2):
         for leader in leaders:
             with suppress(ProcessLookupError, PermissionError):
@@ -23,14 +23,14 @@ def kill_sessions(leaders: set[int]) -> None:
 
 def _members(leaders: set[int]) -> list[int]:
     """List processes of the sessions, where the system has /proc."""
-    found = []
+    members = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         if name.isdigit():
             with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
                 # After the command in parentheses: state, parent, group, session.
                 if int(file.read().rsplit(b")", 1)[1].split()[3]) in leaders:
-                    found.append(int(name))
-    return found
+                    members.append(int(name))
+    return members
 
 
 if __name__ == "__main__":

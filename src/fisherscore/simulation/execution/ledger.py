@@ -1,4 +1,4 @@
-"""The ledger of a campaign: one SQLite file that holds every record with its parameters, data, fate and checksum.
+"""The ledger of a campaign: one SQLite file that holds every record with its parameters, data, status and checksum.
 
 Only one process writes, under a lock that its death releases. A batch of records is one transaction, so a kill leaves
 all of it or nothing. SQLite's write-ahead log lets others read meanwhile.
@@ -34,7 +34,7 @@ CREATE TABLE records (
 CREATE INDEX by_status ON records (status);
 CREATE TABLE sittings (id INTEGER PRIMARY KEY, started REAL, latest REAL, num_records INTEGER);
 """
-# SQLite's codes for a file that is not what it should be: a missing table, a corrupt page, no database at all.
+# SQLite's codes for a damaged file: a missing table, a corrupt page, no database at all.
 _DAMAGED = (1, 11, 26)
 _HEADER = struct.Struct("<qq")
 
@@ -46,7 +46,7 @@ class Ledger:
         self.folder = folder
         self._connection = connection
         self._lock = lock
-        self._run: int | None = None
+        self._run_id: int | None = None
 
     @classmethod
     def create(cls, folder: Path, metadata: dict[str, Any]) -> "Ledger":
@@ -98,7 +98,7 @@ class Ledger:
 
     def metadata(self) -> dict[str, Any]:
         """Return what is known of the campaign as a whole, checked against its own checksum."""
-        with _clear_errors(self.folder):
+        with _explained_errors(self.folder):
             entries = dict(self._connection.execute("SELECT name, value FROM facts"))
         try:
             if _text_digest(entries.get("facts", "")) != entries.get("checksum"):
@@ -109,28 +109,28 @@ class Ledger:
 
     def set_metadata(self, **changes: Any) -> None:
         """Change some of what is known of the campaign as a whole."""
-        with _clear_errors(self.folder), self._connection:
+        with _explained_errors(self.folder), self._connection:
             _write_metadata(self._connection, self.metadata() | changes)
 
     def append(self, records: Sequence[Record]) -> None:
         """Keep records, all of them or, if anything goes wrong, none."""
         values = [_packed(record) for record in records]
         now = time.time()
-        with _clear_errors(self.folder), self._connection as connection:
+        with _explained_errors(self.folder), self._connection as connection:
             connection.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-            if self._run is None:
-                self._run = connection.execute(
+            if self._run_id is None:
+                self._run_id = connection.execute(
                     "INSERT INTO sittings (started, latest, num_records) VALUES (?, ?, 0)", (now, now)
                 ).lastrowid
             connection.execute(
                 "UPDATE sittings SET latest = ?, num_records = num_records + ? WHERE id = ?",
-                (now, len(values), self._run),
+                (now, len(values), self._run_id),
             )
 
     def indices(self, status: str | None = None) -> np.ndarray:
         """List the records that are there, or those with a certain status."""
         chosen = "" if status is None else f"WHERE status = {STATUSES.index(status)}"
-        with _clear_errors(self.folder):
+        with _explained_errors(self.folder):
             # The index on status holds every number, and nothing else: far quicker to read than the records.
             rows = self._connection.execute(f"SELECT id FROM records INDEXED BY by_status {chosen}")  # noqa: S608
             return np.sort(np.fromiter((row[0] for row in rows), np.int64))
@@ -140,24 +140,24 @@ class Ledger:
         metadata = self.metadata()
         num_latents, num_parameters = metadata["num_latents"], metadata["num_parameters"]
         column, size = ("latent", num_latents) if num_latents else ("theta", num_parameters)
-        with _clear_errors(self.folder):
+        with _explained_errors(self.folder):
             rows = self._connection.execute(f"SELECT {column} FROM records ORDER BY id")  # noqa: S608
             return np.frombuffer(b"".join(row[0] for row in rows)).reshape(-1, size)
 
     def counts(self) -> dict[str, int]:
         """Count records by what became of them."""
-        with _clear_errors(self.folder):
+        with _explained_errors(self.folder):
             rows = self._connection.execute("SELECT status, count(*) FROM records GROUP BY status").fetchall()
         return {_status(code, self.folder): int(num) for code, num in rows}
 
     def runs(self) -> list[tuple[float, float, int]]:
         """Return start, time of the latest batch and number of records of every call that simulated."""
-        with _clear_errors(self.folder):
+        with _explained_errors(self.folder):
             return self._connection.execute("SELECT started, latest, num_records FROM sittings ORDER BY id").fetchall()
 
     def first_message(self) -> str:
         """Return the message of the first record that failed."""
-        with _clear_errors(self.folder):
+        with _explained_errors(self.folder):
             rows = self._connection.execute("SELECT message FROM records WHERE status > 0 ORDER BY id LIMIT 1")
             row = rows.fetchone()
         return row[0] if row else ""
@@ -186,7 +186,7 @@ class Ledger:
 
     def _select(self, indices: Sequence[int] | np.ndarray | None) -> Iterator[tuple]:
         query = "SELECT id, status, theta, latent, x, message, checksum FROM records"
-        with _clear_errors(self.folder):
+        with _explained_errors(self.folder):
             if indices is None:
                 yield from self._connection.execute(f"{query} ORDER BY id")
                 return
@@ -238,17 +238,17 @@ def _locked(folder: Path) -> Any:
 
 
 def _initialise(path: Path, metadata: dict[str, Any]) -> None:
-    """Write an empty ledger beside its place and move it there, so that it is never half made."""
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    with _clear_errors(path.parent), contextlib.closing(sqlite3.connect(fresh)) as connection, connection:
+    """Write an empty ledger under another name and rename it, so that it is never half made."""
+    partial = path.with_suffix(".new")
+    partial.unlink(missing_ok=True)
+    with _explained_errors(path.parent), contextlib.closing(sqlite3.connect(partial)) as connection, connection:
         connection.executescript(_TABLES)
         _write_metadata(connection, {"schema": _SCHEMA, "version": _VERSION, **metadata})
-    fresh.replace(path)
+    partial.replace(path)
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    with _clear_errors(path.parent):
+    with _explained_errors(path.parent):
         mode = "ro" if read_only else "rw"
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=30.0)
         if not read_only:
@@ -308,22 +308,22 @@ def _status(code: int, folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _clear_errors(folder: Path) -> Iterator[None]:
+def _explained_errors(folder: Path) -> Iterator[None]:
     """Turn SQLite's errors into ones that say what to do."""
     try:
         yield
     except sqlite3.Error as error:
         text = str(error)
         if "full" in text:
-            what = "the disk is full. What was written before is safe: make room, and run the same call again"
+            problem = "the disk is full. What was written before is safe: make room, and run the same call again"
         elif "I/O" in text:
-            what = "the disk could not be read or written. What was written before is safe"
+            problem = "the disk could not be read or written. What was written before is safe"
         elif "locked" in text:
-            what = "another process holds it"
+            problem = "another process holds it"
         elif getattr(error, "sqlite_errorcode", 11) & 0xFF not in _DAMAGED:
-            what = "it cannot be read or written"
+            problem = "it cannot be read or written"
         else:
-            what = "the file is damaged. Restore it from a copy, or delete the folder and simulate again"
-        raise CampaignError(f"{folder / FILE}: {what} (SQLite: {text}).") from error
+            problem = "the file is damaged. Restore it from a copy, or delete the folder and simulate again"
+        raise CampaignError(f"{folder / FILE}: {problem} (SQLite: {text}).") from error
     except (struct.error, OverflowError, TypeError, UnicodeDecodeError) as error:
         raise CampaignError(f"{folder / FILE}: the file is damaged ({error}).") from error

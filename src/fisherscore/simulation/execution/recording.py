@@ -15,9 +15,9 @@ from ..._support.progress import progress_bar
 from ...errors import SimulationError
 from ..plan import Plan
 from ..records import Record, Records
-from ..simulator import RecordSimulator
+from ..simulator import OneByOneSimulator
 from .engine import Engine, Job, Result
-from .run import BAD_OUTPUT, LOST, OK, Outcome, failure, refuse_changed_shape, training_stream
+from .run import BAD_OUTPUT, LOST, OK, Outcome, Purpose, Stream, check_same_shape, failure
 
 _NUM_FIRST = 10
 # A batch is written when this much time has passed or this many records have come in.
@@ -106,7 +106,7 @@ def run_plan(
     """Run the given records that are not there yet; the first few before the others."""
     # What was lost (its worker was killed, not the simulator at fault) is run again, with the same random numbers.
     missing = np.setdiff1d(indices, np.setdiff1d(keeper.indices(), keeper.indices(LOST)))
-    one_by_one = isinstance(plan.simulator, RecordSimulator)
+    one_by_one = isinstance(plan.simulator, OneByOneSimulator)
     num_first = _NUM_FIRST if one_by_one else plan.simulator.block_size
     first = int(np.searchsorted(missing, indices[:num_first][-1], side="right"))
     with progress_bar("simulate", len(indices), progress) as advance:
@@ -143,7 +143,7 @@ class _Recorder:
     def job(self) -> Job:
         """Say what is to be run: the simulator at z, or at θ where there is no latent."""
         inputs = self.theta if self.latent is None else self.latent
-        return Job(self.plan.simulator, self.indices, inputs, training_stream(self.plan.seed))
+        return Job(self.plan.simulator, self.indices, inputs, Stream(self.plan.seed, Purpose.TRAINING))
 
     def take(self, results: list[Result]) -> None:
         """Keep outcomes; data of another shape than the first records' are a failure."""
@@ -161,7 +161,7 @@ class _Recorder:
             self.shape = x.shape
         if x is not None and self.shape is not None and x.shape != self.shape:
             if not self.shape_is_fixed:
-                refuse_changed_shape(self.plan.simulator.name, self.shape, x.shape)
+                check_same_shape(self.plan.simulator.name, self.shape, x.shape)
             message = f"returned x of shape {x.shape}; that of the first records is {self.shape}"
             outcome, x = failure(BAD_OUTPUT, message), None
         position = self.position[index]

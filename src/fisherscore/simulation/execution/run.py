@@ -1,12 +1,13 @@
-"""One record of a simulation: its random numbers, its data, and what became of it.
+"""One run of a simulator: its random numbers, its data, and what became of it.
 
-A record is a pure function of (stream, index, parameters), wherever and whenever it is run. A stream is a seed and a
-purpose: training simulations, mock data and forecasts with the same seed must not share their noise, or a model would
-be judged on the noise it was trained on.
+The outcome of a record is a pure function of (stream, index, parameters), wherever and whenever it is run. A stream is
+a seed and a purpose: training simulations, mock data and forecasts with the same seed must not share their noise, or a
+model would be judged on the noise it was trained on.
 
 This module and :mod:`fisherscore.simulation.command` import nothing heavy, since every worker process imports them.
 """
 
+import enum
 import os
 import signal
 import traceback
@@ -25,7 +26,16 @@ RAISED, NONZERO_EXIT, SIGNAL, TIMEOUT = "raised", "nonzero_exit", "signal", "tim
 BAD_OUTPUT, NONFINITE, LOST = "bad_output", "nonfinite", "lost"
 STATUSES = (OK, RAISED, NONZERO_EXIT, SIGNAL, TIMEOUT, BAD_OUTPUT, NONFINITE, LOST)
 
-_LONGEST_MESSAGE = 2_000
+_MAX_MESSAGE_LENGTH = 2_000
+
+
+class Purpose(enum.IntEnum):
+    """What random numbers are for; every purpose has streams of its own."""
+
+    TRAINING = 1
+    MOCK = 2
+    FORECAST = 3
+    PREFLIGHT = 4
 
 
 @dataclass(frozen=True)
@@ -33,45 +43,30 @@ class Stream:
     """A source of random numbers: a seed, and what they are for."""
 
     seed: int
-    purpose: int
+    purpose: Purpose
 
     def sequence(self, index: int) -> np.random.SeedSequence:
         """Return the seed sequence of record ``index``."""
-        return np.random.SeedSequence(self.seed, spawn_key=(self.purpose, index))
+        return np.random.SeedSequence(self.seed, spawn_key=(int(self.purpose), index))
 
     def key(self) -> Any:
         """Return the JAX key that is folded with the index of each record."""
         import jax
 
-        return jax.random.fold_in(jax.random.key(self.seed), self.purpose)
-
-
-def training_stream(seed: int) -> Stream:
-    """Return the stream of training simulations."""
-    return Stream(seed, 1)
-
-
-def mock_stream(seed: int) -> Stream:
-    """Return the stream of mock data."""
-    return Stream(seed, 2)
-
-
-def forecast_stream(seed: int) -> Stream:
-    """Return the stream of the simulations behind a forecast."""
-    return Stream(seed, 3)
+        return jax.random.fold_in(jax.random.key(self.seed), int(self.purpose))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one record gave: its status, its data where it has any, and the simulator's own words where it failed."""
+    """What one run gave: its status, its data where it has any, and the simulator's own message where it failed."""
 
     status: str
     x: np.ndarray | None = None
     message: str = ""
 
 
-class RecordFunction(Protocol):
-    """Runs one record; sent to worker processes, so it holds nothing but plain data and the user's function."""
+class RunOnce(Protocol):
+    """Runs a simulator once; sent to worker processes, so it holds nothing but plain data and the user's function."""
 
     def __call__(self, theta: np.ndarray, sequence: np.random.SeedSequence) -> Outcome:
         """Run the simulator once."""
@@ -79,7 +74,7 @@ class RecordFunction(Protocol):
 
 
 @dataclass(frozen=True)
-class PythonRecord:
+class PythonFunction:
     """Calls a function of (theta, NumPy generator)."""
 
     function: Callable[..., Any]
@@ -91,19 +86,19 @@ class PythonRecord:
             value = self.function(np.array(theta), np.random.default_rng(sequence))
         except (Exception, SystemExit) as error:  # noqa: BLE001
             return failure(RAISED, f"{type(error).__name__}: {error}{_where(error)}")
-        return judged(value, f"The simulator {self.name!r}")
+        return outcome_of(value, f"The simulator {self.name!r}")
 
 
 def _where(error: BaseException) -> str:
-    """Name the file and line that raised; an error of the call itself means that the function takes something else."""
+    """Name the file and line that raised; an error of the call itself means that the signature is wrong."""
     frames = traceback.extract_tb(error.__traceback__)
     if len(frames) > 1:
         return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
     return " (a simulator is called with theta and a generator)" if isinstance(error, TypeError) else ""
 
 
-def judged(value: Any, who: str) -> Outcome:
-    """Look at what a simulator returned: an array of finite real numbers is data, all else a failure."""
+def outcome_of(value: Any, who: str) -> Outcome:
+    """Judge what a simulator returned: an array of finite real numbers is data, all else a failure."""
     try:
         array = np.asarray(value)
     except Exception as error:  # noqa: BLE001  arrays of other libraries raise what they like
@@ -122,10 +117,10 @@ def judged(value: Any, who: str) -> Outcome:
 
 
 def failure(status: str, message: str) -> Outcome:
-    """Describe a record without data, in at most a page of words."""
-    # Names of files may hold what is no text, which no ledger takes.
+    """Make the outcome of a run without data; a long message is cut."""
+    # Names of files may hold bytes that are no text, which a ledger cannot store.
     clean = message.encode("utf-8", "backslashreplace").decode()
-    short = clean if len(clean) <= _LONGEST_MESSAGE else clean[: _LONGEST_MESSAGE - 4] + " ..."
+    short = clean if len(clean) <= _MAX_MESSAGE_LENGTH else clean[: _MAX_MESSAGE_LENGTH - 4] + " ..."
     return Outcome(status, None, short)
 
 
@@ -137,8 +132,8 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def refuse_changed_shape(name: str, expected: tuple[int, ...], got: tuple[int, ...]) -> None:
-    """Stop when a simulator's data change their shape: no table can hold them."""
+def check_same_shape(name: str, expected: tuple[int, ...], got: tuple[int, ...]) -> None:
+    """Stop when a simulator's data change their shape: no array can hold them."""
     if expected != got:
         raise SimulationError(
             f"The simulator {name!r} returned x of changing shape: {sorted({expected, got})}. Every x must have the "

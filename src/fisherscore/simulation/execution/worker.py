@@ -31,7 +31,7 @@ def receive(pipe: BinaryIO) -> Any:
 
 
 def _exactly(pipe: BinaryIO, num: int) -> bytes:
-    """Read so many bytes from a pipe without a buffer, which gives what it has."""
+    """Read ``num`` bytes from a pipe without a buffer, which may give fewer at a time."""
     parts, missing = [], num
     while missing:
         part = pipe.read(missing)
@@ -43,24 +43,24 @@ def _exactly(pipe: BinaryIO, num: int) -> bytes:
 
 
 def main(task_pipe: int, result_pipe: int) -> None:
-    """Take the simulator, say whether it could be read, then run records until the pipe is closed."""
+    """Read the simulator, report whether that worked, then run records until the pipe is closed."""
     tasks = os.fdopen(task_pipe, "rb", buffering=0)
     results = os.fdopen(result_pipe, "wb")
     try:
-        record = pickle.loads(receive(tasks))  # noqa: S301  from our own process
-    except BaseException:  # noqa: BLE001  whatever happens, the coordinator must hear of it
+        run_once = pickle.loads(receive(tasks))  # noqa: S301  from our own process
+    except BaseException:  # noqa: BLE001  whatever happens, the coordinator must be told
         send(results, traceback.format_exc(limit=-3))
         return
     send(results, None)
     while True:
         try:
-            numbers = receive(tasks)
+            records = receive(tasks)
         except EOFError:
             return
-        for index, theta, stream in numbers:
+        for index, theta, stream in records:
             try:
-                outcome = record(theta, stream.sequence(index))
-            except Exception:  # noqa: BLE001  no fault of the simulator's, whose own are outcomes: nothing can go on
+                outcome = run_once(theta, stream.sequence(index))
+            except Exception:  # noqa: BLE001  not a fault of the simulator, whose own are outcomes: this run cannot go on
                 send(results, (None, traceback.format_exc(limit=-2)))
                 return
             send(results, (index, outcome))
