@@ -116,8 +116,8 @@ class History:
 class Task:
     """What is minimised: a loss over rows of data, given as arrays with one row a record.
 
-    ``fresh`` gives other rows, as many as there are in ``data``, to go on with after every hundredth of the training:
-    for data that do not fit in memory. What is held out stays that of ``data``.
+    ``fresh`` gives other rows, the same number as in ``data``, to go on with after every hundredth of the training: for
+    data that do not fit in memory. What is held out stays that of ``data``.
     """
 
     loss: Loss

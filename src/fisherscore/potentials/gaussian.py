@@ -1,4 +1,4 @@
-"""The first grade of closed-form scores: a Gaussian whose mean moves with θ and whose covariance does not.
+"""The simplest closed form: a Gaussian whose mean moves with θ and whose covariance does not.
 
     x | θ ≈ N(μ(θ), C),    ℓ(θ, x) = −½ (x − μ(θ))ᵀ C⁻¹ (x − μ(θ)).
 

@@ -1,7 +1,7 @@
-"""The second grade of closed-form scores: location, scale and correlations move with θ, the noise has a free shape.
+"""A closed form whose location, scale and correlations move with θ, with noise of free shape.
 
-With e the data multiplied by the whitening matrix of the first grade (``potentials.gaussian``), lower triangular,
-each datum given those before it is
+With e the data multiplied by the lower triangular whitening matrix of the Gaussian (``potentials.gaussian``), each
+datum given those before it is
 
     e_i = m_i(θ) + Σ_{j<i} L_ij(θ) e_j + exp(½ q_i(θ)) z_i,    z_i ~ noise of its own shape,
 
@@ -134,7 +134,7 @@ def fit_location_scale(u: np.ndarray, rows: np.ndarray, *, num_components: int |
 
     ``num_components`` is that of the noise; None keeps it Gaussian, so that location and scale are mean and variance.
     """
-    state = _State(u, rows, fit_mean_and_covariance(u, rows, _MAX_TERMS), num_components)
+    state = _FitInProgress(u, rows, fit_mean_and_covariance(u, rows, _MAX_TERMS), num_components)
     best, highest = state.fitted, -np.inf
     for _ in range(_NUM_ROUNDS):
         value = state.refit_noise()
@@ -148,7 +148,7 @@ def fit_location_scale(u: np.ndarray, rows: np.ndarray, *, num_components: int |
     return best
 
 
-class _State:
+class _FitInProgress:
     """The fit in progress; every method improves one block and leaves the others as they are."""
 
     def __init__(self, u: np.ndarray, rows: np.ndarray, gaussian: MeanAndCovariance, num_components: int | None):
@@ -158,7 +158,7 @@ class _State:
         self.white = rows @ gaussian.whitening.T
         mixing_basis = _mixing_basis(u.shape[1], num, size)
         self.mixing_design = mixing_basis(u)
-        self.free = num_components is not None
+        self.free_noise = num_components is not None
         location = gaussian.mean @ gaussian.whitening.T
         residuals = self.white - self.design @ location
         self.fitted = LocationScaleFit(
@@ -171,12 +171,14 @@ class _State:
             noise=tuple(first_noise(z, num_components) if num_components else GAUSSIAN for z in residuals.T),
         )
         self.location_decays: tuple[float, ...] | None = None
-        self.first = True
+        self.first_round = True
 
     def width(self) -> np.ndarray:
+        """Give the standard deviation exp(½ q) of every datum of every row."""
         return np.exp(0.5 * bounded_log_variance(self.design @ self.fitted.log_variance))
 
     def residuals(self) -> np.ndarray:
+        """Give what location and correlations leave of every datum."""
         mixed = sum(
             self.mixing_design[:, [b]] * (self.white @ self.fitted.mixing[b].T)
             for b in range(self.mixing_design.shape[1])
@@ -184,19 +186,20 @@ class _State:
         return self.white - self.design @ self.fitted.location - mixed
 
     def slopes(self, z: np.ndarray) -> np.ndarray:
+        """Give ψ = −d log density / dz of the noise of every datum."""
         return np.stack([noise.slope(z[:, i]) for i, noise in enumerate(self.fitted.noise)], axis=1)
 
     def refit_noise(self) -> float:
         """Fit the shapes to the standardised residuals and return the mean log-likelihood."""
         width = self.width()
         z = self.residuals() / width
-        if self.free:
-            steps = 30 if self.first else 6
+        if self.free_noise:
+            steps = 30 if self.first_round else 6
             self.fitted = replace(
                 self.fitted,
                 noise=tuple(fit_noise(z[:, i], noise, steps) for i, noise in enumerate(self.fitted.noise)),
             )
-            self.first = False
+            self.first_round = False
         return float(
             sum(noise.log_density(z[:, i]).mean() for i, noise in enumerate(self.fitted.noise))
             - np.log(width).sum(axis=1).mean()

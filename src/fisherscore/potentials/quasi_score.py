@@ -4,8 +4,8 @@ With mean μ(θ) and covariance Σ(θ) it is (∂μ/∂θ)ᵀ Σ⁻¹ (x − μ)
 Poisson counts, whatever the shape of its noise. Mean and covariance are fitted as in ``potentials.location_scale``
 with Gaussian noise.
 
-That score, K(θ)(x − μ(θ)), need not be the gradient of anything. The nearest over the region that is one has the
-potential ℓ(θ, x) = η(θ)·x − A(θ) with polynomials η and A, and is found by least squares.
+That score, K(θ)(x − μ(θ)), need not be the gradient of anything. The nearest gradient over the region is that of
+ℓ(θ, x) = η(θ)·x − A(θ), with polynomials η and A fitted by least squares.
 """
 
 from typing import Any, ClassVar, Self
