@@ -27,7 +27,7 @@ OUT = HERE.parent / "results" / "compare_versions.json"
 PROBLEMS = ("weak_lensing", "poisson_counts", "student_t", "two_signs")
 NUMBERS = (500, 2_000, 10_000)
 # Not among the seeds on which any default was chosen.
-SEEDS = (1001, 1002, 1003, 1004, 1005)
+SEEDS = (1001, 1002, 1003, 1004)
 NUM_PAIRS = 4_000
 
 

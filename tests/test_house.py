@@ -1,6 +1,8 @@
 """The house keeps its order: rooms in one direction, few files at the top, nothing too long to read."""
 
 import ast
+import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -68,3 +70,31 @@ def test_rooms_import_downwards_only_and_a_planted_import_upwards_is_caught(tmp_
     planted.write_text(planted.read_text() + "\n\ndef planted():\n    from ..inference import posterior\n")
     bad = lint_imports(tmp_path)
     assert bad.returncode != 0 and "fisherscore.score.model -> fisherscore.inference.posterior" in bad.stdout
+
+
+def load_rooms():
+    spec = importlib.util.spec_from_file_location("rooms", ROOT / "docs" / "rooms.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_architecture_lists_every_file_as_it_is():
+    rooms = load_rooms()
+    page = rooms.PAGE.read_text()
+    assert page == rooms.filled(page), "run: python docs/rooms.py"
+    folders = {path.parent for path in FILES} - {SOURCE}
+    assert folders == {SOURCE / room for room in rooms.ROOMS}
+
+
+def test_architecture_names_files_and_functions_that_exist():
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    section = page[page.index("## Where the paper lives") : page.index("## The rooms, file by file")]
+    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10
+    for _, files, names in rows:
+        texts = [(SOURCE / name).read_text() for name in re.findall(r"`(\S+?\.py)`", files)]
+        for name in re.findall(r"`(\w+)[`(]", names):
+            assert any(re.search(rf"(def|class) {name}\b", text) for text in texts), (files, name)
+    for path in set(re.findall(r"`([a-z_]+/(?:[a-z_]+/)?[a-z_]+\.py)`", page)):
+        assert any((root / path).exists() for root in (SOURCE, SOURCE / "simulation", ROOT)), path

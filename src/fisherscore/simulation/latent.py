@@ -220,9 +220,8 @@ class CustomLatent(Latent):
         Returns:
             The log-probability.
         """
-        if self.log_prob_function is None:
-            return super().log_prob(theta, latent)
-        return self.log_prob_function(theta, latent)
+        function = self.log_prob_function
+        return super().log_prob(theta, latent) if function is None else function(theta, latent)
 
     def score(self, theta: Float[Array, " params"], latent: Array) -> Array:
         """Compute the user's score, or the gradient of the user's log-probability.

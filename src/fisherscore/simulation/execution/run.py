@@ -56,7 +56,7 @@ class Stream:
         return jax.random.fold_in(jax.random.key(self.seed), int(self.purpose))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """What one run gave: its status, its data where it has any, and the simulator's own message where it failed."""
 

@@ -1,0 +1,45 @@
+"""Which engine runs a simulator, and random numbers that are never shared between purposes."""
+
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import fisherscore as fs
+from fisherscore.simulation.execution.dispatch import engine_for
+from fisherscore.simulation.execution.engine import Here
+from fisherscore.simulation.execution.processes import Workers
+from fisherscore.simulation.execution.run import Purpose, Stream
+
+
+def noise(theta, rng):
+    return theta + rng.normal(size=1)
+
+
+@pytest.mark.parametrize(
+    ("simulator", "engine"),
+    [
+        (fs.from_python(noise), Here()),
+        (fs.from_jax(lambda key, theta: theta), Here()),
+        (fs.from_python(noise, timeout=3.0), Workers(1)),
+        (fs.from_command([sys.executable, "{input}", "{output}"]), Workers(1)),
+    ],
+)
+def test_what_could_outlive_this_process_or_has_a_time_limit_runs_in_a_worker(simulator, engine):
+    assert engine_for(simulator) == engine
+    assert engine_for(simulator, workers=3) == Workers(3)
+
+
+def test_two_engines_are_refused():
+    with pytest.raises(fs.ArgumentError, match="workers, dask: expected one of the two"):
+        engine_for(fs.from_python(noise), workers=2, dask="tcp://somewhere")
+
+
+def test_purposes_share_no_random_numbers():
+    streams = [Stream(0, purpose) for purpose in Purpose]
+    draws = [np.random.default_rng(stream.sequence(5)).uniform() for stream in streams]
+    keys = [jax.random.key_data(stream.key()).tolist() for stream in streams]
+    assert len(set(draws)) == len(set(map(tuple, keys))) == len(Purpose)
+    # The numbers behind the names are part of what a seed means, so they must not change.
+    assert [int(purpose) for purpose in Purpose] == [1, 2, 3, 4]
