@@ -5,10 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import fisherscore as fs
-from fisherscore.cli import app
 
 BOX = fs.uniform({"a": (0.0, 1.0), "b": (2.0, 3.0)}, units={"b": "km/s"})
 PROGRAM = (
@@ -72,29 +70,26 @@ def test_the_preflight_finds_what_is_wrong():
 
 
 @pytest.mark.slow
-def test_the_commands_around_a_campaign(tmp_path):
-    run = CliRunner().invoke
+def test_the_commands_around_a_campaign(tmp_path, call_cli):
     command = [sys.executable, "-c", PROGRAM, "{input}", "{output}"]
-    found = run(app, ["check-simulator", "-p", "a=0:1", "-p", "b=2:3", "--num-simulations", "5000", "--", *command])
+    found = call_cli("check-simulator", "-p", "a=0:1", "-p", "b=2:3", "--num-simulations", "5000", "--", *command)
     assert found.exit_code == 0 and "fit for a campaign" in found.output and "5,000 simulations" in found.output
-    as_json = run(app, ["check-simulator", "--json", "-p", "a=0:1", "--", *command])
+    as_json = call_cli("check-simulator", "--json", "-p", "a=0:1", "--", *command)
     assert json.loads(as_json.output)["x_shape"] == [1]
     silent = [sys.executable, "-c", "pass", "{input}", "{output}"]
-    assert run(app, ["check-simulator", "-p", "a=0:1", "--", *silent]).exit_code == 3
-    assert "expected name=low:high" in run(app, ["check-simulator", "-p", "a", "--", *command]).stderr
+    assert call_cli("check-simulator", "-p", "a=0:1", "--", *silent).exit_code == 3
+    assert "expected name=low:high" in call_cli("check-simulator", "-p", "a", "--", *command).stderr
 
     for k in "12":
-        options = ["-p", "a=0:1", "-p", "b=2:3", "--num-simulations", "12", "--out", str(tmp_path / k)]
-        done = run(app, ["simulate", *options, "--shard", f"{k}/2", "--workers", "2", "--", *command])
+        options = ["-p", "a=0:1", "-p", "b=2:3", "--num-simulations", "12", "--out", tmp_path / k]
+        done = call_cli("simulate", *options, "--shard", f"{k}/2", "--workers", "2", "--", *command)
         assert done.exit_code == 0 and "finished, 6 of 6" in done.output
     whole = fs.simulate(fs.from_command(command), BOX, 12)
-    assert (
-        "12 simulations" in run(app, ["merge", str(tmp_path / "all"), str(tmp_path / "1"), str(tmp_path / "2")]).output
-    )
-    assert "finished, 12 of 12" in run(app, ["status", str(tmp_path / "all")]).output
-    assert json.loads(run(app, ["status", "--json", str(tmp_path / "1")]).output)["counts"] == {"ok": 6}
-    assert "finished, 6 of 6" in run(app, ["status", str(tmp_path / "1")]).output
-    assert run(app, ["export", str(tmp_path / "all"), str(tmp_path / "all.h5")]).exit_code == 0
+    assert "12 simulations" in call_cli("merge", tmp_path / "all", tmp_path / "1", tmp_path / "2").output
+    assert "finished, 12 of 12" in call_cli("status", tmp_path / "all").output
+    assert json.loads(call_cli("status", "--json", tmp_path / "1").output)["counts"] == {"ok": 6}
+    assert "finished, 6 of 6" in call_cli("status", tmp_path / "1").output
+    assert call_cli("export", tmp_path / "all", tmp_path / "all.h5").exit_code == 0
     np.testing.assert_array_equal(fs.import_simulations(tmp_path / "all.h5").x, whole.x)
-    missing = run(app, ["status", str(tmp_path)])
+    missing = call_cli("status", tmp_path)
     assert missing.exit_code == 1 and "expected a campaign's folder" in missing.stderr
