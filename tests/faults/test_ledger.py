@@ -188,28 +188,30 @@ def test_a_campaign_ends_well_while_somebody_reads(folder):
     assert len(fs.simulate(fs.from_jax(noise), BOX, 500, seed=1, out=folder)) == 500
 
 
-def test_words_that_are_no_text_are_kept(tmp_path):
+def sometimes_raising(error):
+    """Make a simulator that fails in a fifth of its runs."""
+
     def odd(theta, rng):
         if rng.uniform() < 0.2:
-            raise OSError("no file \udcff")
+            raise error
         return theta
 
-    sims = fs.simulate(fs.from_python(odd), BOX, 30, out=tmp_path)
+    return fs.from_python(odd)
+
+
+def test_words_that_are_no_text_are_kept(tmp_path):
+    sims = fs.simulate(sometimes_raising(OSError("no file \udcff")), BOX, 30, out=tmp_path)
     assert "udcff" in next(iter(sims.messages.values()))
 
 
 def test_what_was_lost_is_run_again_and_failures_are_not(tmp_path):
-    def odd(theta, rng):
-        if rng.uniform() < 0.2:
-            raise ValueError("its own fault")
-        return theta
-
-    first = fs.simulate(fs.from_python(odd), BOX, 30, out=tmp_path)
+    simulator = sometimes_raising(ValueError("its own fault"))
+    first = fs.simulate(simulator, BOX, 30, out=tmp_path)
     with ledger.Ledger.create(tmp_path, {}) as store:
         theta = store.read(np.array([3])).theta[0]
         store.append([Record(index=3, status="lost", theta=theta, latent=None, x=None, message="killed")])
     assert fs.campaign_status(tmp_path).counts["lost"] == 1
-    again = fs.simulate(fs.from_python(odd), BOX, 30, out=tmp_path)
+    again = fs.simulate(simulator, BOX, 30, out=tmp_path)
     np.testing.assert_array_equal(again.x, first.x)
     assert (again.status == first.status).all()
 
