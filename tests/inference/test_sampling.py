@@ -13,6 +13,7 @@ from numpyro.infer import MCMC, NUTS
 
 import fisherscore as fs
 from fisherscore.accuracy import c2st
+from fisherscore.inference.sampling import region_problems, sampler_problems
 from fisherscore.problems.two_moons import two_moons_posterior
 from fisherscore.score.combined import observed
 
@@ -107,6 +108,40 @@ def test_smc_agrees_with_nuts_on_one_mode():
     assert c2st(posterior.samples, exact_normal(X, COVARIANCE)) < 0.53
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        ({"r_hat": np.array([1.0, 1.2])}, "have not converged or disagree"),
+        ({"effective_samples": np.array([50.0, 900.0])}, "have not converged or disagree"),
+        ({"num_divergent": 100}, "100 of 4000 transitions diverged"),
+        ({"fraction_outside": 0.2}, "20.0% of the posterior lies outside the training region"),
+        ({"chains": exact_normal([2.9, 0.0], COVARIANCE).clip(-3, 3)[None]}, "'theta1' is cut off by the upper edge"),
+        ({"chains": exact_normal([0.0, -2.9], COVARIANCE).clip(-3, 3)[None]}, "'theta2' is cut off by the lower edge"),
+        ({"rarity": 1e-4}, "unlike anything simulated"),
+    ],
+)
+def test_every_problem_is_named(changes, message):
+    chains = exact_normal(X, COVARIANCE)[None]
+    made_up = {
+        "names": ("theta1", "theta2"),
+        "units": ("", ""),
+        "chains": chains,
+        "log_density": np.zeros(chains.shape[:2]),
+        "method": "NUTS",
+        "correction": "none",
+        "r_hat": np.ones(2),
+        "effective_samples": np.full(2, 900.0),
+        "num_divergent": 0,
+        "fraction_outside": 0.0,
+        "rarity": 0.5,
+        "seconds": {},
+    }
+    posterior = fs.Posterior(**made_up | changes)
+    problems = sampler_problems(posterior) + region_problems(posterior, TOY.exact_model())
+    assert len(problems) == (message is not None) and (not problems or message in problems[0])
+
+
 def flagged(message, model, x, **options):
     with pytest.warns(fs.FisherScoreWarning, match=message):
         posterior = fs.sample(model, x, num_samples=300, num_warmup=300, **options)
@@ -114,6 +149,7 @@ def flagged(message, model, x, **options):
     return posterior
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fisherscore.errors.FisherScoreWarning")
 def test_flags_never_a_silent_contour(learned):
     wide = {"theta1": dist.Normal(0.0, 20.0), "theta2": dist.Normal(0.0, 20.0)}

@@ -173,7 +173,7 @@ def _posterior(lanes: Lanes, x: Any, run: _Run) -> Posterior:
         seconds=run.seconds,
         support=lanes.target.support(),
     )
-    return replace(posterior, problems=(*_sampler_problems(posterior), *_region_problems(posterior, model)))
+    return replace(posterior, problems=(*sampler_problems(posterior), *region_problems(posterior, model)))
 
 
 def _log_density(lanes: Lanes, samples: np.ndarray) -> np.ndarray:
@@ -188,7 +188,7 @@ def _log_densities(lanes: Lanes, theta: Array) -> Array:
     return rows_mapped(lambda row: lanes.target.log_density(row, x, anchor), (theta,), at_once)
 
 
-def _sampler_problems(posterior: Posterior) -> list[str]:
+def sampler_problems(posterior: Posterior) -> list[str]:
     """Say what is wrong with the chains themselves."""
     problems = []
     r_hat, effective, num = posterior.r_hat.max(), posterior.effective_samples.min(), len(posterior.samples)
@@ -204,7 +204,7 @@ def _sampler_problems(posterior: Posterior) -> list[str]:
     return problems
 
 
-def _region_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
+def region_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
     """Say where posterior or observation leave what the model was trained on."""
     problems = []
     outside, rarity = posterior.fraction_outside, posterior.rarity
