@@ -19,7 +19,7 @@ from itertools import zip_longest
 
 RELATIVE = 0.25
 SHARE_OF_ERROR = 0.5
-LOOSER = {"ESS": 0.6}
+LOOSER = {"ESS": 1.0}
 ERROR_COLUMNS = ("sd", "± error")
 
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
