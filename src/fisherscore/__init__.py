@@ -33,13 +33,13 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .inference.calibration import check_calibration as check_calibration
     from .inference.compression import Summary as Summary
     from .inference.compression import compress as compress
-    from .inference.diagnosis import Check as Check
-    from .inference.diagnosis import Diagnosis as Diagnosis
+    from .inference.diagnosis_result import Check as Check
+    from .inference.diagnosis_result import Diagnosis as Diagnosis
     from .inference.diagnostics import diagnose as diagnose
     from .inference.estimate import Estimate as Estimate
     from .inference.estimate import maximum_likelihood as maximum_likelihood
     from .inference.fisher_matrix import FisherMatrix as FisherMatrix
-    from .inference.forecast import Forecast as Forecast
+    from .inference.forecast_result import Forecast as Forecast
     from .inference.forecasting import forecast as forecast
     from .inference.forecasting import forecast_grid as forecast_grid
     from .inference.posterior import Posterior as Posterior
@@ -78,7 +78,7 @@ _HOMES = {
     "score.combined": ("CombinedScore", "combine"),
     "inference.compression": ("Summary", "compress"),
     "inference.calibration": ("check_calibration",),
-    "inference.diagnosis": ("Check", "Diagnosis"),
+    "inference.diagnosis_result": ("Check", "Diagnosis"),
     "inference.diagnostics": ("diagnose",),
     "errors": (
         "ArgumentError",
@@ -93,7 +93,7 @@ _HOMES = {
     ),
     "inference.estimate": ("Estimate", "maximum_likelihood"),
     "inference.fisher_matrix": ("FisherMatrix",),
-    "inference.forecast": ("Forecast",),
+    "inference.forecast_result": ("Forecast",),
     "inference.forecasting": ("forecast", "forecast_grid"),
     "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),

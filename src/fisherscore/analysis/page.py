@@ -1,4 +1,4 @@
-"""One self-contained HTML page for an analysis: verdict first, then tables, figures and settings. No network needed.
+"""Building blocks of a self-contained HTML page: verdict, tables, figures, settings. No network needed.
 
 Everything that comes from the user or a simulator is escaped; figures are embedded.
 """

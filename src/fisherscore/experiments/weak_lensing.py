@@ -13,10 +13,10 @@ from .._support.versions import print_table, write_json
 from ..accuracy import forecast_error, region_grid
 from ..errors import FisherScoreWarning
 from ..fitting.fit import fit
-from ..inference.diagnosis import Diagnosis
+from ..inference.diagnosis_result import Diagnosis
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
-from ..inference.forecast import Forecast
+from ..inference.forecast_result import Forecast
 from ..inference.forecasting import forecast, forecast_grid
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..analysis.page import Page
-from ..inference.diagnosis import Diagnosis
+from ..inference.diagnosis_result import Diagnosis
 from ..inference.estimate import Estimate
-from ..inference.forecast import Forecast
+from ..inference.forecast_result import Forecast
 from ..inference.posterior import Posterior
 
 # What the page lists under its settings.

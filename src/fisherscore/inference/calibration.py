@@ -13,7 +13,7 @@ from scipy.stats import chi2, kstest, norm
 
 from .._support.arguments import as_finite
 from ..errors import ArgumentError
-from .diagnosis import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
+from .diagnosis_result import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
 
 _MIN_POSTERIORS = 50
 _MIN_DRAWS = 20

@@ -18,7 +18,7 @@ from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
 from .fisher_matrix import FisherMatrix
-from .forecast import Forecast
+from .forecast_result import Forecast
 
 
 @dataclass(frozen=True, eq=False)

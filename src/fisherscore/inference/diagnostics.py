@@ -29,7 +29,7 @@ from ..score.model import ScoreModel
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .calibration import calibration_checks, coverage_of, ranks_of
-from .diagnosis import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
+from .diagnosis_result import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
 from .fisher_matrix import FisherMatrix
 from .nuts import sample_lanes
 from .posterior import SMALLEST_RARITY

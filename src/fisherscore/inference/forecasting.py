@@ -23,7 +23,7 @@ from ..simulation.execution.engine import Engine
 from ..simulation.execution.run import OK, Purpose, Stream
 from ..simulation.simulator import Simulator
 from .fisher_matrix import FisherMatrix
-from .forecast import Forecast
+from .forecast_result import Forecast
 
 # Half-width of the finite difference in units of the conditional σ: large enough for simulators that do not vary
 # smoothly with θ at fixed random numbers, small enough for a bias of a few parts in a thousand.

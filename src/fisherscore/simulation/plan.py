@@ -1,4 +1,4 @@
-"""What a campaign simulates: everything its records depend on, and how two such plans are told apart.
+"""The plan of a campaign: draws θ and z of every record, and says whether two campaigns simulate the same.
 
 Record i is a function of (plan, i): θ from the proposal, z from the latent model where there is one, and x from the
 simulator at z, or at θ where there is no latent.
