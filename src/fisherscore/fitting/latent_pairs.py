@@ -18,9 +18,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from numpy.polynomial.legendre import leggauss
 from scipy.special import ndtr
 
+from .._support.quadrature import gauss_legendre
 from ..errors import ArgumentError, TrainingError
 from ..simulation.latent import additive_latent
 from ..simulation.proposal import Proposal
@@ -76,8 +76,8 @@ def _smoothed_gradient(law: dist.Distribution, theta: np.ndarray, deviation: flo
     if isinstance(law, dist.Uniform):
         return _truncated_normal_gradient((low - theta) / deviation, (high - theta) / deviation) / deviation
     begin, end = np.maximum(theta - _REACH * deviation, low), np.minimum(theta + _REACH * deviation, high)
-    nodes, weights = leggauss(_NUM_NODES)
-    z = (begin + end)[:, None] / 2 + (end - begin)[:, None] / 2 * nodes
+    nodes, weights = gauss_legendre(_NUM_NODES)
+    z = begin[:, None] + (end - begin)[:, None] * nodes
     noise = (z - theta[:, None]) / deviation
     logs = np.asarray(law.log_prob(jnp.asarray(z)), np.float64) - 0.5 * noise**2
     density = weights * np.exp(logs - logs.max(axis=1, keepdims=True))
