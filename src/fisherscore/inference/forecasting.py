@@ -150,7 +150,7 @@ class _Point:
     seed: int
 
     def forecast(self, num_simulations: int) -> Forecast:
-        """Spend so many simulations on the three estimates and their bootstrap replicates."""
+        """Make the three estimates and their bootstrap replicates from ``num_simulations`` fresh simulations."""
         p = len(self.theta)
         num = as_count(num_simulations, "num_simulations", minimum=20 * (2 * p + 1)) // (2 * p + 1)
         centre = self.scores(self.theta, num)
