@@ -5,7 +5,7 @@ Lines and words must agree. Spaces do not count, and numbers may differ a little
 machine and samplers amplify it:
 
 * whole numbers below ten, and the names of things with digits in them, must agree exactly;
-* other numbers may differ by ``RELATIVE`` of themselves (under the headings in ``LOOSER``: by more), by one and a half
+* other numbers may differ by ``RELATIVE`` of the larger (under the headings in ``LOOSER``: by more), by one and a half
   units of the last digit shown, or by ``SHARE_OF_ERROR`` of the error shown beside them: the one that follows as
   ``± error``, or the one in the same row of a table under a heading in ``ERROR_COLUMNS``;
 * durations (numbers followed by a unit of time) and absolute paths may be any.
@@ -19,7 +19,7 @@ from itertools import zip_longest
 
 RELATIVE = 0.25
 SHARE_OF_ERROR = 0.5
-LOOSER = {"ESS": 1.0}
+LOOSER = {"ESS": 0.6}
 ERROR_COLUMNS = ("sd", "± error")
 
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
@@ -76,7 +76,7 @@ def _close(shown: re.Match[str], printed: str, line: str, header: list[str]) -> 
         return expected == got
     relative = LOOSER.get(_heading_of(shown, line, header), RELATIVE)
     rounding, error = 1.5 * _last_digit(shown.group()), SHARE_OF_ERROR * _error(shown, line, header)
-    return abs(got - expected) <= max(relative * abs(expected), rounding, error)
+    return abs(got - expected) <= max(relative * max(abs(expected), abs(got)), rounding, error)
 
 
 def _value(number: str) -> float:

@@ -132,6 +132,7 @@ def test_a_simulator_that_adds_no_noise_gets_a_message():
         fs.fit(sims, recipe=fs.AutoRecipe(closed_forms=("gaussian",), density=None))
 
 
+@pytest.mark.slow
 def test_scales_of_nine_orders_either_way():
     proposal = fs.uniform(small=(1e-9, 3e-9), large=(1e9, 3e9))
 

@@ -65,6 +65,7 @@ def test_decomposable_paper_recipe_learns_the_exact_score():
     assert fs.accuracy.score_error(wrong, TOY).mean > 0.1
 
 
+@pytest.mark.slow
 def test_a_short_training_on_latent_scores_is_better_than_none():
     model = fs.fit(toy_sims(3_000), recipe=fs.NetworkRecipe(num_steps=400), progress=False)
     assert fs.accuracy.score_error(model, TOY, num_pairs=1_000).mean < 0.3
