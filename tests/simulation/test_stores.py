@@ -141,7 +141,7 @@ def test_rows_must_agree_in_number():
 
 def test_simulations_are_shown_in_a_line(tmp_path):
     sims = fs.simulate(SIMULATOR, BOX, 60, seed=2, out=tmp_path)
-    assert repr(sims) == f"<Simulations: 60 of a, b, x of shape (2,), in {tmp_path}>"
+    assert repr(sims) == f"Simulations(60 of a, b; data of shape (2,); in {tmp_path})"
     assert "<th>latent</th><td>none</td>" in sims._repr_html_() and str(tmp_path) in sims._repr_html_()
 
 
@@ -149,10 +149,10 @@ def test_proposals_checks_and_states_are_shown_in_a_line(tmp_path):
     fs.simulate(SIMULATOR, BOX, 20, out=tmp_path)
     check = fs.check_simulator(SIMULATOR, BOX)
     shown = {
-        "<Proposal: a from 0 to 1, b from 2 to 3>": BOX,
-        f"<CampaignStatus: {tmp_path}, finished, 20 of 20 done>": fs.campaign_status(tmp_path),
+        "Proposal(a from 0 to 1, b from 2 to 3)": BOX,
+        f"CampaignStatus({tmp_path}; finished, 20 of 20 done)": fs.campaign_status(tmp_path),
     }
     for text, thing in shown.items():
         assert repr(thing) == text
-    assert repr(check).startswith("<SimulatorCheck: sometimes, 7 runs, ")
+    assert repr(check).startswith("SimulatorCheck(sometimes; 7 runs, ")
     assert all(thing._repr_html_().startswith("<table>") for thing in (check, *shown.values()))

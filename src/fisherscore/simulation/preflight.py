@@ -62,7 +62,7 @@ class SimulatorCheck:
         return "fit for a campaign" if not self.problems else "not fit for a campaign yet"
 
     def __repr__(self) -> str:
-        return f"<SimulatorCheck: {self.name}, {self.num_runs} runs, {self._verdict}>"
+        return f"SimulatorCheck({self.name}; {self.num_runs} runs, {self._verdict})"
 
     def __str__(self) -> str:
         headline = f"{self.name}: {self.num_runs} runs, {self._counted()}"

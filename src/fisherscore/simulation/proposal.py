@@ -95,7 +95,7 @@ class Proposal:
         return len(self.names)
 
     def __repr__(self) -> str:
-        return f"<Proposal: {', '.join(f'{name} {region}' for name, region in self._regions())}>"
+        return f"Proposal({', '.join(f'{name} {region}' for name, region in self._regions())})"
 
     def _repr_html_(self) -> str:
         return html_table("Proposal", self._regions())
@@ -173,7 +173,7 @@ def uniform(
 
     >>> import fisherscore as fs
     >>> fs.uniform(omega_c=(0.2, 0.4), sigma8=(0.7, 0.9))
-    <Proposal: omega_c from 0.2 to 0.4, sigma8 from 0.7 to 0.9>
+    Proposal(omega_c from 0.2 to 0.4, sigma8 from 0.7 to 0.9)
     >>> fs.uniform({"my parameter": (0, 1)}).high
     array([1.])
     """

@@ -128,8 +128,8 @@ class Simulations:
         return len(self.store)
 
     def __repr__(self) -> str:
-        folder = "" if self.folder is None else f", in {self.folder}"
-        return f"<Simulations: {len(self):,} of {', '.join(self.proposal.names)}, x of shape {self.x_shape}{folder}>"
+        folder = "" if self.folder is None else f"; in {self.folder}"
+        return f"Simulations({len(self):,} of {', '.join(self.proposal.names)}; data of shape {self.x_shape}{folder})"
 
     def _repr_html_(self) -> str:
         rows = [

@@ -60,6 +60,9 @@ class Simulator(abc.ABC):
         """Whether it must run in a worker process: it could outlive this one, or has a time limit."""
         return False
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
     @property
     @abc.abstractmethod
     def identity(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class CampaignStatus:
         return "running" if self.running else ("finished" if self.num_done >= self.num_planned else "stopped")
 
     def __repr__(self) -> str:
-        return f"<CampaignStatus: {self.folder}, {self.state}, {self.num_done:,} of {self.num_planned:,} done>"
+        return f"CampaignStatus({self.folder}; {self.state}, {self.num_done:,} of {self.num_planned:,} done)"
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *(f"  {name} {text}" for name, text in self._lines())])
