@@ -98,7 +98,7 @@ def run(
     Exit code 3 means that it ran, and that its own checks advise against trusting it.
     """
     options = {"num_simulations": num_simulations, "recipe": recipe and recipe.value, "seed": seed, "quick": quick}
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
     if target in list(Experiment):
         if out is None:
             raise typer.BadParameter("an experiment needs a folder for its results.", param_hint="--out")
@@ -160,12 +160,16 @@ def simulate(
         Path | None, typer.Option(help="Folder of the campaign; the same call again goes on where it stopped.")
     ] = None,
     num_simulations: Annotated[int | None, typer.Option(min=1, help="Number of simulations in the campaign.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Number of simulations run at a time.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of simulations run at a time; by default 1.")
+    ] = None,
     shard: Annotated[str | None, typer.Option(help="k/n: run the k-th of n parts, for job arrays.")] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, to run there.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random; by default 0.")] = None,
     timeout: Timeout = None,
-    input_format: InputFormat = "json",
+    input_format: Annotated[
+        str | None, typer.Option(help="How the program is given its parameters: json or npy; by default json.")
+    ] = None,
 ) -> None:
     """Run the simulations of an analysis file, or a campaign of an external program over a box of parameters.
 
@@ -176,7 +180,8 @@ def simulate(
     Example: fisherscore simulate -p a=0:1 --out runs/mine --num-simulations 5000 --workers 8 -- ./sim {input} {output}
     """
     if len(command) == 1 and command[0].endswith(".toml"):
-        if parameter is not None or out is not None or num_simulations is not None:
+        others = (parameter, out, num_simulations, workers, dask, seed, timeout, input_format)
+        if any(value is not None for value in others):
             raise typer.BadParameter("an analysis file says all this itself; only --shard may be given.")
         with _errors():
             from .analysis.campaigns import run_campaigns
@@ -193,10 +198,10 @@ def simulate(
         from .simulation.simulator import from_command
         from .simulation.status import campaign_status
 
-        simulator = from_command(command, timeout=timeout, input_format=input_format)
+        simulator = from_command(command, timeout=timeout, input_format=input_format or "json")
         ranges = uniform([_range(text) for text in parameter])
-        engine = {"dask": dask} if dask else {"workers": workers}
-        run_campaign(simulator, ranges, num_simulations, seed=seed, out=out, shard=shard, **engine)
+        engine = {"dask": dask} if dask else {"workers": workers or 1}
+        run_campaign(simulator, ranges, num_simulations, seed=seed or 0, out=out, shard=shard, **engine)
         typer.echo(str(campaign_status(out)))
 
 

@@ -1,3 +1,4 @@
+import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -62,3 +63,12 @@ def test_names_may_be_anything_that_can_be_printed():
 def test_mistakes_are_named(make, message):
     with pytest.raises(fs.ArgumentError, match=message):
         make()
+
+
+def test_draws_stay_inside_the_range_although_they_are_made_in_single_precision():
+    proposal = fs.uniform(a=(1000.1, 1000.2))
+    raw = np.asarray(jax.vmap(proposal.draw_one)(jax.random.split(jax.random.key(0), 20_000)), np.float64)
+    assert not proposal.inside(raw).all(), "the control: rounding takes some draws outside"
+    assert proposal.inside(proposal.sample(20_000)).all()
+    sims = fs.simulate(fs.from_jax(lambda key, theta: theta), proposal, 20_000)
+    assert proposal.inside(sims.theta).all()

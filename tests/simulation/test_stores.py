@@ -86,7 +86,7 @@ def test_a_campaign_without_latent_writes_none(tmp_path):
         assert ledger.metadata()["num_latents"] == 0
         blobs = ledger._connection.execute("SELECT latent FROM records").fetchall()
     assert {blob for (blob,) in blobs} == {b""}
-    with pytest.raises(fs.ArgumentError, match="has no latent"):
+    with pytest.raises(fs.ArgumentError, match="have no latent"):
         fs.open_campaign(tmp_path, latent=fs.GaussianLatent([1.0, 1.0]))
 
 
@@ -156,3 +156,87 @@ def test_proposals_checks_and_states_are_shown_in_a_line(tmp_path):
         assert repr(thing) == text
     assert repr(check).startswith("SimulatorCheck(sometimes; 7 runs, ")
     assert all(thing._repr_html_().startswith("<table>") for thing in (check, *shown.values()))
+
+
+def test_a_proposal_other_than_the_one_drawn_from_is_refused(tmp_path):
+    sims = fs.simulate(fs.from_python(sometimes), BOX, 20, out=tmp_path / "c")
+    fs.export_simulations(sims, tmp_path / "s.npz")
+    narrow, unit = (
+        fs.uniform(a=(0.4, 0.6), b=(2.0, 3.0)),
+        fs.uniform({"a": (0.0, 1.0), "b": (2.0, 3.0)}, units={"a": "m"}),
+    )
+    for read in (
+        lambda p: fs.open_campaign(tmp_path / "c", proposal=p),
+        lambda p: fs.import_simulations(tmp_path / "s.npz", proposal=p),
+    ):
+        assert read(unit).proposal.units == ("m", "")
+        for other in (narrow, fs.uniform(a=(0.0, 1.0))):
+            with pytest.raises(fs.ArgumentError, match="proposal: expected the one the simulations were drawn from"):
+                read(other)
+    with pytest.raises(fs.ArgumentError, match="latent: expected None"):
+        fs.import_simulations(tmp_path / "s.npz", latent="additive")
+
+
+def test_weights_and_messages_survive_batches_and_files(tmp_path):
+    sims = fs.simulate(fs.from_python(sometimes), BOX, 60)
+    good = sims.ok()
+    assert good.weights is not None and good.origin.failure_rate == sims.failure_rate > 0
+    together = [part.weights for part in good.batches(25)]
+    np.testing.assert_allclose(np.sort(np.concatenate(together)), np.sort(good.weights))
+    fs.export_simulations(good, tmp_path / "good.npz")
+    back = fs.import_simulations(tmp_path / "good.npz")
+    np.testing.assert_array_equal(back.weights, good.weights)
+    assert back.origin == good.origin
+    failed = sims.take(np.flatnonzero(sims.status != "ok"))
+    fs.export_simulations(failed, tmp_path / "failed.npz")
+    again = fs.import_simulations(tmp_path / "failed.npz")
+    assert list(again.messages.values()) == list(failed.messages.values()) and list(again.messages) == list(
+        range(len(failed))
+    )
+
+
+def test_leaving_out_failures_before_a_fit_does_not_hide_them():
+    sims = fs.simulate(fs.from_python(sometimes), BOX, 60)
+    with pytest.raises(fs.ArgumentError, match="left out before"):
+        fs.fit(sims.ok())
+    with pytest.warns(fs.FisherScoreWarning, match="left out before"):
+        model = fs.fit(sims.ok(), recipe=fs.ClosedFormRecipe(), allow_failures=True)
+    assert model.provenance["failure_rate"] == sims.failure_rate
+
+
+def test_failures_of_a_part_of_a_campaign_are_those_of_the_part(tmp_path):
+    whole = fs.simulate(fs.from_python(sometimes), BOX, 60, out=tmp_path)
+    part = fs.open_campaign(tmp_path, first=30)
+    assert part.failures() == part.take(slice(None)).failures()
+    assert sum(part.failures()[0].values()) < sum(whole.failures()[0].values())
+
+
+def test_shards_of_two_campaigns_are_not_merged_and_nothing_is_left_behind(tmp_path):
+    fs.simulate(fs.from_python(sometimes), BOX, 20, out=tmp_path / "1", shard="1/2", latent="additive")
+    fs.simulate(fs.from_python(sometimes), BOX, 20, out=tmp_path / "2", shard="2/2")
+    with pytest.raises(fs.CampaignError, match=r"parts: .*2 belongs to another campaign than .*1: additive_noise"):
+        fs.merge_campaigns(tmp_path / "all", [tmp_path / "1", tmp_path / "2"])
+    assert not (tmp_path / "all").exists()
+
+
+@pytest.mark.parametrize("rows", [3, [999], [0.5], "a", np.ones(4, bool)], ids=str)
+def test_rows_that_are_not_there_are_refused(rows):
+    sims = fs.simulate(fs.from_python(sometimes), BOX, 30)
+    with pytest.raises(fs.ArgumentError, match="rows: expected positions below 30"):
+        sims.take(rows)
+
+
+def test_files_and_folders_that_cannot_be_written_are_named(tmp_path):
+    sims = fs.simulate(fs.from_python(sometimes), BOX, 30)
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "file").touch()
+    for path, words in ((tmp_path / "no" / "x.npz", "there is no folder"), (tmp_path / "folder.npz", "is a folder")):
+        with pytest.raises(fs.ArgumentError, match=words):
+            fs.export_simulations(sims, path)
+    with pytest.raises(fs.CampaignError, match="is a file, or lies in one"):
+        fs.simulate(fs.from_python(sometimes), BOX, 30, out=tmp_path / "file")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.npz"]
+    np.save(tmp_path / "array", sims.x)
+    (tmp_path / "array.npy").rename(tmp_path / "array.npz")
+    with pytest.raises(fs.ArgumentError, match=r"cannot be read as \.npz"):
+        fs.import_simulations(tmp_path / "array.npz")

@@ -21,15 +21,16 @@ _MIN_NOISE = 1e-3
 
 def check_failures(sims: Simulations, *, allow_failures: bool) -> None:
     """Refuse simulations of which too many failed; warn where some did."""
-    rate = sims.failure_rate
+    rate = failure_rate(sims)
     if not rate:
         return
     counts, first = sims.failures()
     listed = ", ".join(f"{c} {k}" for k, c in counts.items())
+    said = f"{listed}; the first said: {first}" if counts else "they were left out before"
     text = (
-        f"sims: {rate:.2%} of {len(sims)} simulations failed ({listed}; the first said: {first}). Training on the rest "
-        "learns the score of x given success. Failures that depend on the parameters alone are made up for; those that "
-        "depend on the data cannot be, and bias the score."
+        f"sims: {rate:.2%} of {sims.origin.num_simulations} simulations failed ({said}). Training on the rest learns "
+        "the score of x given success. Failures that depend on the parameters alone are made up for; those that depend "
+        "on the data cannot be, and bias the score."
     )
     additive = sims.folder is None and isinstance(sims.latent_model, AdditiveLatent)
     if additive and not sims.proposal.inside(sims.drawn_at[sims.status != "ok"]).all():
@@ -40,6 +41,11 @@ def check_failures(sims: Simulations, *, allow_failures: bool) -> None:
     if rate > MAX_FAILURE_RATE and not allow_failures:
         raise ArgumentError(text + " Repair the simulator, or pass allow_failures=True.")
     warnings.warn(text, FisherScoreWarning, stacklevel=3)
+
+
+def failure_rate(sims: Simulations) -> float:
+    """Return the fraction of simulations that failed, those that :meth:`Simulations.ok` left out included."""
+    return max(sims.failure_rate, sims.origin.failure_rate)
 
 
 def check_number(num_successes: int) -> None:

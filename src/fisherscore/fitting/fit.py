@@ -9,7 +9,7 @@ from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .assemble import FitOrigin, assemble
-from .checks import check_failures, check_number, warn_if_imprecise
+from .checks import check_failures, check_number, failure_rate, warn_if_imprecise
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
@@ -67,7 +67,7 @@ def fit(
         check_number(len(good))
         warn_if_imprecise(good)
         fitted = chosen.fit_function(good, options)
-    return assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, sims.failure_rate))
+    return assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims)))
 
 
 def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:

@@ -14,13 +14,13 @@ import numpy as np
 
 from .._support.arguments import as_count, as_seed
 from ..errors import ArgumentError, CampaignError
-from .descriptions import describe_proposal, rebuild_latent, rebuild_proposal
+from .descriptions import stored_proposal
 from .execution.dispatch import engine_for
 from .execution.ledger import Ledger
 from .execution.recording import RECORDS_A_BATCH, MemoryKeeper, run_plan
 from .execution.run import OK
 from .latent import Latent
-from .plan import Plan, checked_latent, refuse_other_plan
+from .plan import Plan, plan_differences, refuse_other_plan, stored_latent
 from .proposal import Proposal
 from .records import Record, Records
 from .simulations import Origin, Simulations
@@ -140,15 +140,11 @@ def open_campaign(
     if not len(store):
         raise CampaignError(f"path: the campaign in {path} has no records yet.")
     plan = store.metadata["plan"]
-    if proposal is not None and describe_proposal(proposal)["names"] != plan["proposal"]["names"]:
-        raise ArgumentError(f"proposal: expected the parameters {plan['proposal']['names']}.")
-    chosen = proposal or rebuild_proposal(plan["proposal"])
-    if latent is not None and plan["latent"] is None:
-        raise ArgumentError(f"latent: expected None, since the campaign in {path} has no latent, got {latent!r}.")
+    chosen = stored_proposal(plan["proposal"], proposal)
     return Simulations(
         store,
         chosen,
-        checked_latent(latent, chosen) or rebuild_latent(plan),
+        stored_latent(plan, latent, chosen),
         Origin(simulator=plan["simulator"]["name"], seed=plan["seed"], num_simulations=len(store)),
     )
 
@@ -176,14 +172,28 @@ def merge_campaigns(
     """
     if not parts:
         raise ArgumentError("parts: expected the folders of at least one campaign, got none.")
-    with Ledger.open(Path(parts[0])) as first:
-        metadata = first.metadata()
+    metadata = _common_metadata([Path(part) for part in parts])
     with Ledger.create(Path(out), metadata) as target:
+        refuse_other_plan(target.metadata(), metadata, Path(out))
         for part in map(Path, parts):
             with Ledger.open(part) as source:
-                refuse_other_plan(target.metadata(), source.metadata(), part)
                 _copy_records(target, source, part)
     return open_campaign(out, proposal=proposal, latent=latent)
+
+
+def _common_metadata(parts: list[Path]) -> dict[str, Any]:
+    """Return the metadata of the first part, once all are seen to be parts of the same campaign."""
+    all_metadata = []
+    for part in parts:
+        with Ledger.open(part) as ledger:
+            all_metadata.append(ledger.metadata())
+    for part, metadata in zip(parts, all_metadata, strict=True):
+        if changes := plan_differences(all_metadata[0], metadata):
+            raise CampaignError(
+                f"parts: {part} belongs to another campaign than {parts[0]}: {'; '.join(changes)}. Merge only "
+                "shards of one campaign."
+            )
+    return all_metadata[0]
 
 
 def _copy_records(target: Ledger, source: Ledger, part: Path) -> None:
@@ -218,4 +228,8 @@ def _one_by_one(records: Records) -> list[Record]:
 
 
 def _same(a: Records, b: Records) -> bool:
-    return (a.status == b.status).all() and np.array_equal(a.theta, b.theta) and np.array_equal(a.x, b.x, True)
+    if (a.latent is None) != (b.latent is None):
+        return False
+    same_latents = a.latent is None or b.latent is None or np.array_equal(a.latent, b.latent)
+    same_inputs = np.array_equal(a.theta, b.theta) and same_latents
+    return same_inputs and (a.status == b.status).all() and np.array_equal(a.x, b.x, equal_nan=True)

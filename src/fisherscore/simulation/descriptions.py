@@ -44,11 +44,28 @@ def rebuild_proposal(description: dict[str, Any]) -> Proposal:
         values = {k: v for k, v in law.items() if k != "name"}
         if law["name"] not in _KNOWN or not values:
             raise ArgumentError(
-                f"proposal: the campaign's distribution of {name!r} ({law['name']}) cannot be made anew. Pass the "
-                "proposal it was simulated with: open_campaign(path, proposal=...)."
+                f"proposal: the distribution of {name!r} ({law['name']}) cannot be made anew. Pass the proposal the "
+                "simulations were drawn from as proposal=..."
             )
         laws[name] = getattr(dist, law["name"])(**values)
     return Proposal.of(laws, units=dict(zip(description["names"], description["units"], strict=True)))
+
+
+def stored_proposal(description: dict[str, Any], given: Proposal | None) -> Proposal:
+    """Return the proposal that simulations were drawn from: made anew, or the one given where it is the same."""
+    if given is None:
+        return rebuild_proposal(description)
+    if not isinstance(given, Proposal):
+        raise ArgumentError(f"proposal: expected a proposal, got {given!r}. Make one with fisherscore.uniform.")
+    theirs = describe_proposal(given)
+    changed = [key for key in ("names", "distributions", "low", "high") if theirs[key] != description[key]]
+    if changed:
+        raise ArgumentError(
+            f"proposal: expected the one the simulations were drawn from, with {changed[0]} {description[changed[0]]}; "
+            f"got {theirs[changed[0]]}. To learn in another region use fisherscore.from_table(sims.theta, sims.x, "
+            "proposal)."
+        )
+    return given
 
 
 def describe_latent(latent: Latent | None) -> dict[str, Any]:
@@ -58,11 +75,12 @@ def describe_latent(latent: Latent | None) -> dict[str, Any]:
     """
     if latent is None:
         return {"latent": None, "additive_noise": False}
-    additive = type(latent) is AdditiveLatent
-    if isinstance(latent, GaussianLatent) and (additive or type(latent) is GaussianLatent):
+    additive = isinstance(latent, AdditiveLatent)
+    if type(latent) in (AdditiveLatent, GaussianLatent):
+        assert isinstance(latent, GaussianLatent)
         covariance = latent.covariance.tolist()
         return {"latent": {"name": "GaussianLatent", "covariance": covariance}, "additive_noise": additive}
-    return {"latent": {"name": type(latent).__name__}, "additive_noise": False}
+    return {"latent": {"name": type(latent).__name__}, "additive_noise": additive}
 
 
 def rebuild_latent(description: dict[str, Any]) -> Latent | None:
@@ -70,7 +88,9 @@ def rebuild_latent(description: dict[str, Any]) -> Latent | None:
     latent = description["latent"]
     if latent is None:
         return None
-    if latent["name"] != "GaussianLatent":
+    if "covariance" not in latent:
+        if description.get("additive_noise"):
+            raise ArgumentError(f"latent: pass the {latent['name']} the simulations were drawn with as latent=...")
         return _MissingLatent()
     covariance = np.array(latent["covariance"])
     return AdditiveLatent(covariance) if description.get("additive_noise") else GaussianLatent(covariance)
@@ -81,7 +101,7 @@ class _MissingLatent(Latent):
 
     def sample(self, key: Any, theta: Any) -> Any:
         """Refuse."""
-        raise ArgumentError("latent: pass the latent model of this campaign: open_campaign(path, latent=...).")
+        raise ArgumentError("latent: pass the latent model the simulations were drawn with as latent=...")
 
     def score(self, theta: Any, latent: Any) -> Any:
         """Refuse."""

@@ -5,23 +5,26 @@ region, latent model, origin) is one JSON text named ``about``. A file without i
 given a proposal. Nothing is ever unpickled.
 """
 
+import contextlib
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, MissingExtraError
-from .descriptions import describe_latent, describe_proposal, rebuild_latent, rebuild_proposal
+from .descriptions import describe_latent, describe_proposal, stored_proposal
 from .execution.run import STATUSES
 from .latent import Latent
+from .plan import stored_latent
 from .proposal import Proposal
 from .records import Records
 from .simulations import Origin, Simulations, from_table
 from .stores import MemoryStore
 
-_ARRAYS = ("theta", "latent", "x")
+_ARRAYS = ("theta", "latent", "x", "weights")
 _HDF5 = (".h5", ".hdf5")
 _SUFFIXES = (".npz", *_HDF5)
 
@@ -40,29 +43,48 @@ def export_simulations(sims: Simulations, path: str | Path) -> None:
     >>> fs.import_simulations(file).x.shape
     (10, 2)
     """
+    if not isinstance(sims, Simulations):
+        raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
     target = _checked(path)
     about = json.dumps(
         {
             "proposal": describe_proposal(sims.proposal),
             **describe_latent(sims.latent_model),
             "origin": sims.origin.as_dict(),
-            "messages": {str(k): v for k, v in sims.messages.items()},
+            "messages": _messages_by_row(sims),
         }
     )
-    # Written under another name and renamed when complete.
-    partial = target.with_name(f".{target.name}")
     arrays = {name: array for name in _ARRAYS if (array := getattr(sims, name)) is not None}
-    status = [s.encode() for s in sims.status]
-    if target.suffix == ".npz":
-        with partial.open("wb") as file:
-            np.savez(file, **arrays, status=np.array(status), about=np.array(about))
-    else:
+    arrays["status"] = np.array([s.encode() for s in sims.status])
+    with _complete_or_not_at_all(target) as partial:
+        if target.suffix == ".npz":
+            with partial.open("wb") as file:
+                np.savez(file, **arrays, about=np.array(about))
+            return
         with _h5py().File(partial, "w") as file:
             for name, array in arrays.items():
                 file.create_dataset(name, data=array)
-            file.create_dataset("status", data=np.array(status))
             file.attrs["about"] = about
-    partial.replace(target)
+
+
+def _messages_by_row(sims: Simulations) -> dict[str, str]:
+    """Key messages by row: a file does not keep the numbers of records."""
+    indices = sims.store.records.indices.tolist()
+    return {str(row): sims.messages[index] for row, index in enumerate(indices) if index in sims.messages}
+
+
+@contextlib.contextmanager
+def _complete_or_not_at_all(target: Path) -> Iterator[Path]:
+    """Give another name to write to, and rename the file when it is complete."""
+    partial = target.with_name(f".{target.name}")
+    if target.is_dir() or not target.parent.is_dir():
+        what = "is a folder" if target.is_dir() else f"cannot be written, since there is no folder {target.parent}"
+        raise ArgumentError(f"path: {target} {what}. Choose another name, or make the folder.")
+    try:
+        yield partial
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def import_simulations(
@@ -75,8 +97,8 @@ def import_simulations(
 
     Args:
         path: A .npz, .h5 or .hdf5 file.
-        proposal: Names of the columns and the region to learn in; needed for files from elsewhere, and for
-            distributions that are not common.
+        proposal: Names of the columns and the region to learn in, for files from elsewhere; else needed only for
+            distributions that are not common, and must be the one the simulations were drawn from.
         latent: Needed only for latent models the user wrote.
 
     Returns:
@@ -114,7 +136,8 @@ def _rebuilt(
     origin = about.get("origin") or about["provenance"]
     is_table = bool(origin.get("table"))
     described = {"latent": None} if is_table else {"additive_noise": origin.get("additive_noise"), **about}
-    model = rebuild_latent(described)
+    chosen = stored_proposal(about["proposal"], proposal)
+    model = stored_latent(described, latent, chosen)
     return Simulations(
         store=MemoryStore(
             Records(
@@ -126,9 +149,15 @@ def _rebuilt(
                 messages={int(index): text for index, text in about["messages"].items()},
             )
         ),
-        proposal=proposal or rebuild_proposal(about["proposal"]),
-        latent_model=model if model is None else latent or model,
-        origin=Origin(str(origin["simulator"]), origin.get("seed"), int(origin["num_simulations"])),
+        proposal=chosen,
+        latent_model=model,
+        origin=Origin(
+            simulator=str(origin["simulator"]),
+            seed=origin.get("seed"),
+            num_simulations=int(origin["num_simulations"]),
+            failure_rate=float(origin.get("failure_rate", 0.0)),
+        ),
+        weights=np.asarray(arrays["weights"], np.float64) if "weights" in arrays else None,
     )
 
 
@@ -137,18 +166,20 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], str | None]:
         raise ArgumentError(f"path: there is no file {path}.")
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
+            with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as file:  # nothing but an archive
                 arrays = {name: file[name] for name in file.files}
             about = arrays.pop("about", None)
             return arrays, None if about is None else str(about)
         with _h5py().File(path, "r") as file:
             arrays = {name: file[name][()] for name in file if name in (*_ARRAYS, "status")}
             return arrays, file.attrs.get("about")
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise ArgumentError(f"path: {path} cannot be read as {path.suffix} ({error}).") from None
 
 
 def _checked(path: str | Path) -> Path:
+    if not isinstance(path, str | Path):
+        raise ArgumentError(f"path: expected the name of a file, got {path!r}.")
     target = Path(path)
     if target.suffix not in _SUFFIXES:
         raise ArgumentError(f"path: expected a name ending in {', '.join(_SUFFIXES)}, got {target.name!r}.")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ArgumentError, CampaignError
-from .descriptions import describe_latent, describe_proposal
+from .descriptions import describe_latent, describe_proposal, rebuild_latent
 from .latent import AdditiveLatent, Latent, additive_latent
 from .proposal import Proposal
 from .simulations import Origin
@@ -53,7 +53,7 @@ class Plan:
 
         # One by one: in a batch, rounding depends on how many others there are.
         theta, z = jax.jit(lambda numbers: jax.lax.map(one, numbers))(jnp.asarray(indices, dtype=jnp.uint32))
-        return np.asarray(theta, dtype=np.float64), None if z is None else np.asarray(z, dtype=np.float64)
+        return self.proposal.in_support(theta), None if z is None else np.asarray(z, dtype=np.float64)
 
     def metadata(self, num: int) -> dict[str, Any]:
         """Describe the plan in plain data, by which a campaign knows itself."""
@@ -105,6 +105,17 @@ def checked_latent(latent: Any, proposal: Proposal) -> Latent | None:
     return latent
 
 
+def stored_latent(description: dict[str, Any], given: Any, proposal: Proposal) -> Latent | None:
+    """Return the latent model simulations were drawn with: the one given, else made anew from its description."""
+    if given is None:
+        return rebuild_latent(description)
+    if description["latent"] is None:
+        raise ArgumentError(
+            f"latent: expected None, since these simulations have no latent, got a {type(given).__name__}."
+        )
+    return checked_latent(given, proposal)
+
+
 def refuse_other_plan(stored: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
     """Stop where a folder holds a campaign that simulates something else."""
     if stored["plan"]["additive_noise"] and wanted["plan"]["latent"] is None:
@@ -112,12 +123,16 @@ def refuse_other_plan(stored: dict[str, Any], wanted: dict[str, Any], folder: Pa
             f"out: the campaign in {folder} adds noise to the parameters before it runs the simulator, as version "
             '0.1.0 did by default. To go on with it, pass latent="additive"; to do without, choose another folder.'
         )
-    changes = _differences(stored["plan"], wanted["plan"])
-    if changes:
+    if changes := plan_differences(stored, wanted):
         raise CampaignError(
             f"out: {folder} holds a campaign with another configuration: {'; '.join(changes)}. Data of two "
             "configurations must not be mixed: go back to the old one, or choose another folder."
         )
+
+
+def plan_differences(stored: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """List what differs between the plans of two campaigns."""
+    return _differences(stored["plan"], wanted["plan"])
 
 
 def _differences(stored: Any, wanted: Any, name: str = "") -> list[str]:

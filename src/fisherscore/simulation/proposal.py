@@ -116,6 +116,21 @@ class Proposal:
         keys = jax.random.split(key, len(self.names))
         return jnp.stack([d.sample(k) for d, k in zip(self.distributions, keys, strict=True)])
 
+    def in_support(self, theta: Any) -> np.ndarray:
+        """Return draws in double precision, inside the ends of each distribution's support.
+
+        Draws are made in single precision, which rounds some of them just across an end.
+
+        Args:
+            theta: Draws, shape (..., p).
+
+        Returns:
+            The draws, shape (..., p).
+        """
+        low = [float(getattr(law.support, "lower_bound", -np.inf)) for law in self.distributions]
+        high = [float(getattr(law.support, "upper_bound", np.inf)) for law in self.distributions]
+        return np.clip(np.asarray(theta, dtype=np.float64), low, high)
+
     def sample(self, num: int, *, seed: int = 0) -> np.ndarray:
         """Draw parameter vectors.
 
@@ -127,7 +142,7 @@ class Proposal:
             Parameters, shape (num, p).
         """
         keys = jax.random.split(jax.random.key(as_seed(seed)), as_count(num, "num"))
-        return np.asarray(jax.vmap(self.draw_one)(keys), dtype=np.float64)
+        return self.in_support(jax.vmap(self.draw_one)(keys))
 
     def log_prob(self, theta: Any) -> Any:
         """Compute the log-density.

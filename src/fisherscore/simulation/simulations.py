@@ -34,11 +34,13 @@ class Origin:
         simulator: Name of the simulator; "table" for simulations that existed before.
         seed: Seed they were drawn with; None for a table, whose design in θ is unknown.
         num_simulations: How many were made, failures included.
+        failure_rate: Fraction of them that failed and were left out by :meth:`Simulations.ok`.
     """
 
     simulator: str
     seed: int | None
     num_simulations: int
+    failure_rate: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -143,7 +145,7 @@ class Simulations:
         return html_table(f"{len(self):,} simulations", rows + [("folder", str(self.folder))] * bool(self.folder))
 
     def failures(self) -> tuple[dict[str, int], str]:
-        """Count failures by kind, and give the message of the first; of a campaign, failures of the whole campaign.
+        """Count failures by kind, and give the message of the first.
 
         Returns:
             Numbers by kind, and a message, empty where nothing failed.
@@ -162,7 +164,8 @@ class Simulations:
         successes = self.store.successes()
         if len(successes) == len(self) and self.folder is None:
             return self
-        return replace(self.take(successes), weights=self._success_weights())
+        origin = replace(self.origin, failure_rate=max(self.failure_rate, self.origin.failure_rate))
+        return replace(self.take(successes), weights=self._success_weights(), origin=origin)
 
     def take(self, rows: np.ndarray | slice) -> "Simulations":
         """Return some of the simulations, in memory.
@@ -173,7 +176,16 @@ class Simulations:
         Returns:
             Simulations of these rows.
         """
-        return self._with_records(self.store.records.take(rows), None if self.weights is None else self.weights[rows])
+        try:
+            positions = np.arange(len(self))[rows]
+        except (IndexError, TypeError):
+            positions = np.zeros((), dtype=int)
+        if positions.ndim != 1:
+            raise ArgumentError(
+                f"rows: expected positions below {len(self)}, a mask of {len(self)} values or a slice, got {rows!r}."
+            )
+        weights = None if self.weights is None else self.weights[positions]
+        return self._with_records(self.store.records.take(positions), weights)
 
     def batches(self, size: int, *, seed: int = 0) -> Iterator["Simulations"]:
         """Read all simulations once, in random order, a part at a time.
@@ -191,8 +203,8 @@ class Simulations:
         >>> [len(part) for part in sims.batches(20)]
         [20, 10]
         """
-        for part, _ in self._shuffled(np.arange(len(self)), as_count(size, "size"), [as_seed(seed)]):
-            yield part
+        for part, positions in self._shuffled(np.arange(len(self)), as_count(size, "size"), [as_seed(seed)]):
+            yield part if self.weights is None else replace(part, weights=self.weights[positions])
 
     def windows(self, size: int, *, seed: int = 0) -> Iterator["Simulations"]:
         """Read successes in random order for ever, a part at a time: training data larger than memory.
@@ -207,6 +219,8 @@ class Simulations:
             An endless iterator over simulations in memory, with weights where some failed.
         """
         successes, weights = self.store.successes(), self._success_weights()
+        if len(successes) < 2:
+            raise ArgumentError(f"sims: expected at least two simulations that succeeded, got {len(successes)}.")
         by_row = None
         if weights is not None:
             by_row = np.zeros(len(self))
@@ -305,7 +319,10 @@ def from_table(theta: Any, x: Any, proposal: Proposal) -> Simulations:
             f"({', '.join(proposal.names)}); got shape {theta.shape}."
         )
     if x.ndim < 2 or len(x) != len(theta):
-        raise ArgumentError(f"x: expected as many rows as theta, ({len(theta)}, ...), got shape {x.shape}.")
+        raise ArgumentError(
+            f"x: expected shape ({len(theta)}, ...), one row of data a row of theta, got shape {x.shape}. For one "
+            "number a row add an axis: x[:, None]."
+        )
     if not proposal.inside(theta).any():
         raise ArgumentError("theta: no row lies in the proposal's region. Check the order and units of the columns.")
     records = Records(

@@ -150,9 +150,13 @@ class CampaignStore:
         return self._successes
 
     def failures(self) -> tuple[dict[str, int], str]:
-        """Count failures of the whole campaign by kind, and give the message of the first."""
+        """Count failures by kind, and give the message of the first, reading no data of successes."""
         with Ledger.open(self.folder) as ledger:
-            return {kind: num for kind, num in ledger.counts().items() if kind != OK}, ledger.first_message()
+            kinds = [kind for kind in ledger.counts() if kind != OK]
+            numbers = {kind: np.intersect1d(ledger.indices(kind), self.indices) for kind in kinds}
+            failed = np.concatenate([np.zeros(0, np.int64), *numbers.values()])
+            first = ledger.read(failed[[failed.argmin()]]).messages if len(failed) else {}
+        return {kind: len(indices) for kind, indices in numbers.items() if len(indices)}, next(iter(first.values()), "")
 
     def simulator_inputs(self) -> np.ndarray:
         """Return the latent where there is one, else θ, reading no data."""

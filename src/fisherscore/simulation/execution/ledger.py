@@ -51,7 +51,10 @@ class Ledger:
     @classmethod
     def create(cls, folder: Path, metadata: dict[str, Any]) -> "Ledger":
         """Open a folder for writing; make the ledger if there is none yet."""
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise CampaignError(f"out: {folder} is a file, or lies in one. Choose another folder.") from None
         lock = _locked(folder)
         try:
             path = folder / FILE
