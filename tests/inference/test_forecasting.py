@@ -107,6 +107,26 @@ def test_many_points_names_and_table():
     assert forecast.correlation[0, 1] == pytest.approx(0.5, abs=0.15)
 
 
+def forecast_at(theta0, sigma, names=("a", "b")):
+    fisher = fs.FisherMatrix(names, np.diag(np.array(sigma) ** -2.0))
+    return fs.Forecast(np.array(theta0), fisher, fisher, fisher, num_simulations=100)
+
+
+def test_each_parameter_is_compared_by_its_own_error():
+    """Units of a millionth beside units of a million: neither hides nor forbids a difference in the other."""
+    here = forecast_at([0.0, 0.0], [1e-6, 1e6])
+    assert here.add(forecast_at([0.0, 1.0], [1e-6, 1e6])).num_simulations == 200
+    for other in ([1e-6, 0.0], [0.0, 1e6]):
+        there = forecast_at(other, [1e-6, 1e6])
+        with pytest.raises(fs.ArgumentError, match="different parameters do not add"):
+            here.add(there)
+    # The order does not matter: a difference that is small for one of the two may be large for the other.
+    sharp, blunt = forecast_at([0.0, 0.0], [0.1, 0.1]), forecast_at([0.1, 0.0], [10.0, 10.0])
+    for first, second in ((sharp, blunt), (blunt, sharp)):
+        with pytest.raises(fs.ArgumentError, match="'a' is 0.* here and 0.* there"):
+            first.add(second)
+
+
 def test_a_saved_forecast_comes_back_equal(tmp_path):
     forecast = fs.forecast(TOY.exact_model(), [0.5, -1.0], TOY.simulator, num_simulations=500)
     forecast = forecast.add(fs.FisherMatrix(("more",), np.eye(1)))  # of which θ is not known

@@ -4,7 +4,7 @@ Every message names the argument, what was expected, what came and what to do. A
 (tracers) are checked by shape alone: their values are not there to look at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -100,6 +100,24 @@ def as_indices(names: Sequence[str] | str, known: Sequence[str], argument: str =
     if len(set(names)) != len(names):
         raise ArgumentError(f"{argument}: a parameter is named twice in {names}.")
     return [list(known).index(n) for n in names]
+
+
+def as_names(names: Any, num: int, argument: str = "names") -> tuple[str, ...]:
+    """Return ``num`` parameter names, all different."""
+    called = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    if isinstance(names, str) or len(called) != num or not all(map(is_name, called)):
+        raise ArgumentError(
+            f"{argument}: expected {num} names, one per parameter, each a text that can be printed; got "
+            f"{_brief(names)}. Pass a list of {num} texts."
+        )
+    if len(set(called)) != len(called):
+        raise ArgumentError(f"{argument}: a parameter is named twice in {list(called)}. Give each a name of its own.")
+    return tuple(map(str, called))
+
+
+def is_name(value: Any) -> bool:
+    """Say whether a value will do as a name: a text that is not blank and can be printed."""
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
 
 
 def _brief(value: Any) -> str:

@@ -18,7 +18,7 @@ from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
 from .fisher_matrix import FisherMatrix
-from .forecast_result import Forecast
+from .forecast_result import Forecast, displaced
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +109,12 @@ def compress(
 
 def _matrix(model: ScoreModel, theta: np.ndarray, fisher: Any) -> FisherMatrix:
     if isinstance(fisher, Forecast):
-        if fisher.names == model.names and not np.allclose(
-            fisher.theta0, theta, atol=0.1 * fisher.conditional_sigma.min()
-        ):
-            raise ArgumentError(f"fisher: this forecast was made at {fisher.theta0.tolist()}, not at theta0.")
+        name = displaced(fisher, dict(zip(model.names, theta, strict=True)))
+        if name is not None:
+            raise ArgumentError(
+                f"fisher: this forecast was made at {fisher.theta0.tolist()}, not at theta0 = {theta.tolist()}: "
+                f"{name!r} differs. Forecast at theta0."
+            )
         # The slope: how the mean of ŝ really moves with θ, so that t(x) moves one for one even if ŝ is imperfect.
         fisher = fisher.slope
     if isinstance(fisher, FisherMatrix):
