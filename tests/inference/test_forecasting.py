@@ -1,6 +1,7 @@
 """Forecasts against exact Fisher matrices, with scores broken on purpose as controls."""
 
 import json
+import os
 import shutil
 import warnings
 
@@ -123,7 +124,7 @@ def test_each_parameter_is_compared_by_its_own_error():
     # The order does not matter: a difference that is small for one of the two may be large for the other.
     sharp, blunt = forecast_at([0.0, 0.0], [0.1, 0.1]), forecast_at([0.1, 0.0], [10.0, 10.0])
     for first, second in ((sharp, blunt), (blunt, sharp)):
-        with pytest.raises(fs.ArgumentError, match="'a' is 0.* here and 0.* there"):
+        with pytest.raises(fs.ArgumentError, match=r"'a' is 0.* here and 0.* there"):
             first.add(second)
 
 
@@ -151,6 +152,51 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forecast") / "f"
     fs.forecast(TOY.exact_model(), [0.5, -1.0], TOY.simulator, num_simulations=500).save(folder)
     return folder
+
+
+def test_places_that_cannot_be_written_are_left_as_they_are(saved, tmp_path, monkeypatch):
+    forecast = fs.Forecast.load(saved)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    for place in (".", "", "../empty", tmp_path / "empty"):
+        with pytest.raises(fs.ModelFolderError, match=r"path: .*empty is the current folder.*Give a folder inside it"):
+            forecast.save(place)
+    assert not list((tmp_path / "empty").iterdir())
+    forecast.save("result")
+    (tmp_path / "link").symlink_to("empty/result")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for place in ("link", "dangling"):
+        with pytest.raises(fs.ModelFolderError, match=f"path: .*{place} is a link to .*Save to the folder"):
+            forecast.save(tmp_path / place)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "dangling").is_symlink()
+    assert len(fs.Forecast.load(tmp_path / "link").names) == 2
+    (tmp_path / "file").write_text("precious")
+    for place in ("file/sub", "file/sub/sub", "a" * 300):
+        with pytest.raises(fs.ModelFolderError, match="path: .*cannot be written: .*Choose another folder"):
+            forecast.save(tmp_path / place)
+    (tmp_path / "mine" / "forecast.json").mkdir(parents=True)
+    (tmp_path / "mine" / "forecast.json" / "thesis.txt").write_text("precious")
+    with pytest.raises(fs.ModelFolderError, match="left alone"):
+        forecast.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "forecast.json" / "thesis.txt").read_text() == "precious"
+    with pytest.raises(fs.ArgumentError, match="path: expected a folder"):
+        forecast.save("a\0b")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["dangling", "empty", "file", "link", "mine"]
+
+
+def test_a_folder_that_cannot_be_replaced_is_put_back(saved, tmp_path, monkeypatch):
+    shutil.copytree(saved, tmp_path / "f")
+    forecast, replace = fs.Forecast.load(saved), os.replace
+
+    def fails_to_put_a_new_one(source, target):
+        if target == tmp_path / "f" and source.name != "was":
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails_to_put_a_new_one)
+    with pytest.raises(fs.ModelFolderError, match="cannot be replaced: No space left"):
+        forecast.save(tmp_path / "f")
+    assert [p.name for p in tmp_path.iterdir()] == ["f"] and len(fs.Forecast.load(tmp_path / "f").names) == 2
 
 
 @pytest.mark.parametrize(

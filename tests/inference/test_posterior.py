@@ -101,6 +101,28 @@ def test_no_result_replaces_another(tmp_path):
     assert len(fs.Posterior.load(tmp_path / "p").samples) == 100
 
 
+def test_the_wrong_call_is_told_what_the_folder_holds(tmp_path):
+    normal_posterior(100).save(tmp_path / "p")
+    problem = fs.problems.linear_gaussian()
+    sims = fs.simulate(problem.simulator, problem.proposal, 200)
+    fs.fit(sims, recipe=fs.ClosedFormRecipe("gaussian")).save(tmp_path / "m")
+    fisher = fs.FisherMatrix(("a",), np.eye(1))
+    fs.Forecast(np.zeros(1), fisher, fisher, fisher, num_simulations=100).save(tmp_path / "f")
+    calls = {
+        "p": ("a posterior", "Posterior.load", fs.Posterior.load),
+        "m": ("a score model", "load", fs.load),
+        "f": ("a forecast", "Forecast.load", fs.Forecast.load),
+    }
+    for folder, (kind, name, right) in calls.items():
+        right(tmp_path / folder)
+        for _, _, wrong in calls.values():
+            if wrong is not right:
+                with pytest.raises(
+                    fs.ModelFolderError, match=f"The folder holds {kind}: read it with fisherscore.{name}"
+                ):
+                    wrong(tmp_path / folder)
+
+
 def edit(folder, **changes):
     document = json.loads((folder / "posterior.json").read_text())
     (folder / "posterior.json").write_text(json.dumps(document | changes))
