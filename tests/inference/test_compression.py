@@ -106,7 +106,7 @@ def test_a_fitted_model_compresses_with_what_it_remembers():
     ("call", "message"),
     [
         (lambda: fs.compress(MODEL, ORIGIN), "fisher: this model knows no Fisher matrix"),
-        (lambda: fs.compress(MODEL, [5.0, 0.0, 0.0], fisher=FISHER), "theta0: .*outside"),
+        (lambda: fs.compress(MODEL, [5.0, 0.0, 0.0], fisher=FISHER), r"theta0: .*outside the training region \(a in"),
         (lambda: fs.compress(MODEL, [ORIGIN], fisher=FISHER), "theta0: expected one parameter vector"),
         (lambda: fs.compress(MODEL, ORIGIN, fisher=np.eye(2)), "matrix: expected"),
         (lambda: fs.compress(MODEL, ORIGIN, fisher=np.ones((3, 3))), "do not constrain"),

@@ -172,7 +172,7 @@ def test_places_that_cannot_be_written_are_left_as_they_are(saved, tmp_path, mon
     assert len(fs.Forecast.load(tmp_path / "link").names) == 2
     (tmp_path / "file").write_text("precious")
     for place in ("file/sub", "file/sub/sub", "a" * 300):
-        with pytest.raises(fs.ModelFolderError, match="path: .*cannot be written: .*Choose another folder"):
+        with pytest.raises(fs.ModelFolderError, match=r"path: .*cannot be written: .*Choose another folder"):
             forecast.save(tmp_path / place)
     (tmp_path / "mine" / "forecast.json").mkdir(parents=True)
     (tmp_path / "mine" / "forecast.json" / "thesis.txt").write_text("precious")
@@ -230,6 +230,34 @@ def test_short_texts_and_a_picture():
     assert forecast.plot(names=["theta2", "theta1"]).get_xlabel() == "theta2"
 
 
+def test_an_exact_matrix_may_come_alone_for_one_forecast(saved):
+    forecast = fs.Forecast.load(saved)
+    alone = fs.plot.fisher_ellipses(forecast, exact=np.eye(2))
+    listed = fs.plot.fisher_ellipses([forecast], exact=[np.eye(2)])
+    assert len(alone.lines) == len(listed.lines) == 3
+    np.testing.assert_array_equal(alone.lines[0].get_xydata(), listed.lines[0].get_xydata())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: f.plot(estimate="foo"), "estimate: expected .* got 'foo'"),
+        (lambda f: f.plot(names="theta1"), "names: expected two parameter names"),
+        (lambda f: f.plot(names=["theta1"]), "names: expected two parameter names"),
+        (lambda f: f.plot(names=3), "names: expected two parameter names"),
+        (lambda f: f.fix("theta2").plot(), "names: two parameters are drawn .* only 'theta1'. Print the result"),
+        (lambda f: fs.plot.fisher_ellipses([]), "forecasts: expected one or more, got an empty list"),
+        (lambda f: fs.plot.fisher_ellipses([f, f], exact=np.eye(2)), "exact: expected one matrix .* of 2 forecasts"),
+        (lambda f: fs.plot.fisher_ellipses(f, exact=np.eye(3)), "exact: expected one matrix"),
+        (lambda f: fs.plot.fisher_ellipses(f, exact="exact"), "exact: expected numbers"),
+        (lambda f: f.times(0), "number: expected a number above 0"),
+    ],
+)
+def test_mistakes_with_results_are_named(saved, call, message):
+    with pytest.raises(fs.ArgumentError, match=message):
+        call(fs.Forecast.load(saved))
+
+
 def test_a_plain_python_simulator_that_jumps():
     """Counts jump with θ at fixed random numbers, so paired differences are noisy; the slope must still be right."""
 
@@ -285,6 +313,10 @@ def test_no_warning_for_a_good_model():
         (lambda: fs.forecast(TOY.exact_model(), [[0.0, 0.0]], TOY.simulator), "theta0: .*use forecast_grid"),
         (lambda: fs.forecast_grid(TOY.exact_model(), [0.0, 0.0], TOY.simulator), "theta0s: expected points"),
         (lambda: fs.forecast_grid(TOY.exact_model(), [[9.0, 0.0]], TOY.simulator), "theta0s: .*outside"),
+        (
+            lambda: fs.forecast_grid(TOY.exact_model(), np.zeros((2, 2)), TOY.simulator, seed=2**63 - 1),
+            r"seed: expected that of the last point, seed \+ 1, to be at most",
+        ),
         (lambda: fs.Forecast.load(3), "path: expected a folder"),
         (lambda: fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.draw_one), "simulator: expected a simulator"),
         (

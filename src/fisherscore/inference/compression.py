@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._support.arguments import as_finite, as_indices, as_theta
+from .._support.arguments import as_finite, as_indices, as_theta, refuse_outside
 from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
@@ -97,8 +97,7 @@ def compress(
     theta = np.asarray(as_theta(theta0, model.names, "theta0"))
     if theta.ndim != 1:
         raise ArgumentError(f"theta0: expected one parameter vector of shape ({len(model.names)},), got {theta.shape}.")
-    if not model.inside(theta):
-        raise ArgumentError(f"theta0: {theta.tolist()} lies outside the training region.")
+    refuse_outside(theta, model, "theta0")
     dropped = as_indices(nuisance, model.names, "nuisance")
     kept = [i for i in range(len(model.names)) if i not in dropped]
     if not kept:

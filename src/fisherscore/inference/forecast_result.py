@@ -193,7 +193,7 @@ class Forecast:
         """Return the forecast for many independent observations like this one.
 
         Args:
-            number: How many.
+            number: How many: a number above 0.
 
         Returns:
             The forecast with ``number`` times the information.
