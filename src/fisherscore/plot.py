@@ -270,7 +270,8 @@ def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None
     """
     several = several_of(posteriors, "posteriors")
     legend = labels_of(labels, len(several))
-    samples = [p.to_getdist(label=name) for p, name in zip(several, legend or [None] * len(several), strict=True)]
+    names = legend if legend is not None else [None] * len(several)
+    samples = [p.to_getdist(label=name) for p, name in zip(several, names, strict=True)]
     from getdist import plots
 
     plotter = plots.get_subplot_plotter(width_inch=2.3 * len(several[0].names) + 1.2)
