@@ -18,10 +18,25 @@ from typing import Any
 import numpy as np
 
 from ._support.arguments import as_count, as_finite
-from ._support.grid import region_grid as region_grid
+from ._support.grid import region_grid
 from .errors import MissingExtraError
 from .problems.problem import Problem
 from .score.model import ScoreModel
+
+__all__ = [
+    "FieldError",
+    "ScoreError",
+    "c2st",
+    "field_error",
+    "forecast_error",
+    "region_grid",
+    "score_error",
+    "score_error_of",
+]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,9 @@ class TrainingError(FisherScoreError, RuntimeError):
 
 
 class ModelFolderError(FisherScoreError, ValueError):
-    """A saved folder (model or checkpoint) is missing, damaged, foreign or from a newer version.
+    """A saved folder (model, posterior, forecast or checkpoint) is missing, damaged, foreign or from a newer version.
+
+    Also raised where such a folder cannot be written, or would take the place of something else.
 
     >>> import fisherscore as fs
     >>> try:
@@ -78,12 +80,8 @@ class ConfigurationError(FisherScoreError, ValueError):
     """An analysis file is wrong: the message names the line, what was expected, what came and what to do.
 
     >>> import fisherscore as fs
-    >>> from fisherscore.analysis.configuration import read_configuration
-    >>> try:
-    ...     read_configuration("no such file.toml")
-    ... except fs.ConfigurationError as error:
-    ...     print("refused")
-    refused
+    >>> issubclass(fs.ConfigurationError, ValueError)
+    True
     """
 
 

@@ -13,18 +13,50 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._support.arguments import as_indices, as_theta
+from ._support.arguments import as_theta
+from ._support.drawing import (
+    axis_label,
+    ellipse,
+    getdist_names,
+    label_pair,
+    labels_of,
+    legend_above,
+    losses_of,
+    matrices_of,
+    new_axes,
+    pair_of,
+    plain,
+    several_of,
+)
 from ._support.grid import region_grid
 from .errors import ArgumentError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = [
+    "best_fits",
+    "coverage",
+    "diagnosis",
+    "fisher_ellipses",
+    "identities",
+    "loss_curve",
+    "save_figure",
+    "score_field",
+    "triangle",
+]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 # Deviations of more tolerances than this are drawn at the edge.
 _FARTHEST = 3.0
 
 LEARNED, EXACT, NEUTRAL = "#1f5fa8", "#c8372d", "#555555"
 _COLOURS = (LEARNED, EXACT, "#2b8a3e", "#e67700")
+_ESTIMATES = ("plug_in", "slope", "bound")
 _VERDICTS = {"pass": "#2b8a3e", "FAIL": EXACT, "unclear": "#e67700"}
 
 
@@ -62,7 +94,7 @@ def score_field(
     """
     if model.num_parameters != 2:
         raise ArgumentError(f"model: a score field is drawn for 2 parameters, got {model.num_parameters}.")
-    ax = _axes(ax)
+    ax = new_axes(ax)
     # The exact field is drawn first and broader, so that it shows behind the learned one wherever they differ.
     fields = [(exact, {"color": EXACT, "label": "exact score", "width": 0.009, "headwidth": 3.0})]
     fields += [(model, {"color": LEARNED, "label": "learned score", "width": 0.004, "headwidth": 4.5})]
@@ -71,11 +103,11 @@ def score_field(
         centre = as_theta(truth, model.names, "truth")
         ax.plot(*centre, "o", color="black", label="true parameters", zorder=3)
         for level in () if fisher is None else (1.0, 2.0):
-            ax.plot(*_ellipse(centre, np.linalg.inv(fisher), level), color=NEUTRAL, lw=1.0, zorder=3)
-    ax.set(xlabel=_label(model, 0), ylabel=_label(model, 1))
+            ax.plot(*ellipse(centre, np.linalg.inv(fisher), level), color=NEUTRAL, lw=1.0, zorder=3)
+    ax.set(xlabel=axis_label(model, 0), ylabel=axis_label(model, 1))
     ax.set_xlim(model.low[0], model.high[0])
     ax.set_ylim(model.low[1], model.high[1])
-    _legend_above(ax)
+    legend_above(ax)
     return ax
 
 
@@ -107,16 +139,14 @@ def loss_curve(provenance: Any, *, ax: "Axes | None" = None) -> "Axes":
     >>> fs.plot.loss_curve({"loss": [3.0, 2.0], "held_out_loss": [3.2, 2.1], "best_epoch": 2}).get_xlabel()
     'epoch'
     """
-    if "loss" not in provenance:
-        raise ArgumentError("provenance: this model was fitted in closed form and has no loss curve.")
-    ax = _axes(ax, (6.5, 4.0))
-    loss = np.asarray(provenance["loss"], float)
-    held_out = np.asarray(provenance["held_out_loss"], float)
+    loss, held_out = losses_of(provenance)
+    ax = new_axes(ax, (6.5, 4.0))
     epochs = np.arange(1, len(loss) + 1)
     ax.plot(epochs, loss, color=LEARNED, label="training loss", lw=1.2)
     if np.isfinite(held_out).any():
         ax.plot(epochs, held_out, color=EXACT, label="held-out loss", lw=1.2)
-        ax.axvline(provenance["best_epoch"], color=NEUTRAL, ls=":", label="kept epoch")
+        if "best_epoch" in provenance:
+            ax.axvline(provenance["best_epoch"], color=NEUTRAL, ls=":", label="kept epoch")
     ax.set(xlabel="epoch", ylabel="loss (mean square, standardised)", xscale="log")
     ax.legend(frameon=False)
     return ax
@@ -154,7 +184,8 @@ def fisher_ellipses(
     Args:
         forecasts: One forecast, or a list of them over the same parameters.
         names: The two parameters, by default the first two.
-        exact: One exact Fisher matrix per forecast, over the forecast's parameters, to be drawn beside.
+        exact: One exact Fisher matrix per forecast, over the forecast's parameters, to be drawn beside; for one
+            forecast also the matrix alone.
         level: Number of standard deviations of a one-dimensional marginal that the ellipse spans.
         estimate: Which estimate to draw: ``"plug_in"``, ``"slope"`` or ``"bound"``.
         ax: Matplotlib axes to draw into; by default those of a new figure.
@@ -165,23 +196,25 @@ def fisher_ellipses(
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
     >>> forecast = fs.forecast(problem.exact_model(), [0.0, 0.0], problem.simulator)
-    >>> ax = fs.plot.fisher_ellipses(forecast, exact=[problem.fisher([0.0, 0.0])])
+    >>> ax = fs.plot.fisher_ellipses(forecast, exact=problem.fisher([0.0, 0.0]))
     """
-    several = list(forecasts) if isinstance(forecasts, list | tuple) else [forecasts]
-    chosen = _pair(several[0].names, names)
-    ax = _axes(ax)
-    truths = [None] * len(several) if exact is None else list(exact)
+    several = several_of(forecasts, "forecasts")
+    if estimate not in _ESTIMATES:
+        raise ArgumentError(f'estimate: expected "plug_in", "slope" or "bound", got {estimate!r}.')
+    chosen = pair_of(several[0].names, names)
+    ax = new_axes(ax)
+    truths = matrices_of(exact, len(several), len(several[0].names))
     for number, (forecast, truth) in enumerate(zip(several, truths, strict=True)):
         centre = forecast.theta0[chosen]
         covariances = [(getattr(forecast, estimate).covariance, LEARNED, "-", "learned score")]
         if truth is not None:
             covariances.insert(0, (np.linalg.inv(truth), EXACT, "--", "exact"))
         for covariance, colour, style, label in covariances:
-            curve = _ellipse(centre, covariance[np.ix_(chosen, chosen)], level)
+            curve = ellipse(centre, covariance[np.ix_(chosen, chosen)], level)
             ax.plot(*curve, style, color=colour, label=None if number else label, lw=1.6)
         ax.plot(*centre, "+", color=NEUTRAL)
-    _label_pair(ax, several[0].names, chosen)
-    _legend_above(ax)
+    label_pair(ax, several[0].names, chosen)
+    legend_above(ax)
     return ax
 
 
@@ -201,8 +234,8 @@ def best_fits(estimate: Any, *, names: Sequence[str] | None = None, ax: "Axes | 
     >>> len(fs.plot.best_fits(best).lines)
     3
     """
-    chosen = _pair(estimate.names, names)
-    ax = _axes(ax)
+    chosen = pair_of(estimate.names, names)
+    ax = new_axes(ax)
     points = estimate.theta.reshape(-1, estimate.theta.shape[-1])[:, chosen]
     good = np.ravel(estimate.converged)
     ax.plot(*points[good].T, "o", color=LEARNED, label="best fit", ms=6 if len(points) == 1 else 3)
@@ -211,9 +244,9 @@ def best_fits(estimate: Any, *, names: Sequence[str] | None = None, ax: "Axes | 
     elif len(points) == 1:
         covariance = estimate.covariance.reshape(estimate.covariance.shape[-2:])[np.ix_(chosen, chosen)]
         for level in (1.0, 2.0):
-            ax.plot(*_ellipse(points[0], covariance, level), color=LEARNED, lw=1.6, label=f"{level:.0f} σ")
-    _label_pair(ax, estimate.names, chosen)
-    _legend_above(ax)
+            ax.plot(*ellipse(points[0], covariance, level), color=LEARNED, lw=1.6, label=f"{level:.0f} σ")
+    label_pair(ax, estimate.names, chosen)
+    legend_above(ax)
     return ax
 
 
@@ -226,7 +259,8 @@ def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None
         labels: What to call each posterior in the legend.
 
     Returns:
-        The axes of the triangle, shape (p, p), None above the diagonal.
+        The axes of the triangle, shape (p, p), None above the diagonal. A parameter that is the same in all draws has
+        no density and is left out.
 
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
@@ -234,8 +268,9 @@ def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None
     >>> fs.plot.triangle(posterior, truth={"theta1": 0.5, "theta2": -0.5}).shape
     (2, 2)
     """
-    several = list(posteriors) if isinstance(posteriors, list | tuple) else [posteriors]
-    names = labels if labels is not None else [None] * len(several)
+    several = several_of(posteriors, "posteriors")
+    legend = labels_of(labels, len(several))
+    names = legend if legend is not None else [None] * len(several)
     samples = [p.to_getdist(label=name) for p, name in zip(several, names, strict=True)]
     from getdist import plots
 
@@ -243,22 +278,22 @@ def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None
     markers = None
     if truth is not None:
         values = as_theta(truth, several[0].names, "truth").tolist()
-        markers = dict(zip(samples[0].getParamNames().list(), values, strict=True))
+        markers = dict(zip(getdist_names(several[0].names), values, strict=True))
     plotter.triangle_plot(
         samples,
         filled=[True] + [False] * (len(samples) - 1),
         contour_colors=list(_COLOURS[: len(samples)]),
-        legend_labels=list(labels) if labels is not None else None,
+        legend_labels=legend,
         markers=markers,
     )
     return plotter.subplots
 
 
-def diagnosis(diagnosis: Any) -> "np.ndarray":
+def diagnosis(result: Any) -> "np.ndarray":
     """Draw a diagnosis: its identities, and the coverage of its posteriors, as far as it has them.
 
     Args:
-        diagnosis: What :func:`fisherscore.diagnose` or :func:`fisherscore.check_calibration` returned.
+        result: What :func:`fisherscore.diagnose` or :func:`fisherscore.check_calibration` returned.
 
     Returns:
         An array of axes, one for each picture.
@@ -271,12 +306,12 @@ def diagnosis(diagnosis: Any) -> "np.ndarray":
     """
     from matplotlib.figure import Figure
 
-    pictures = [identities] if _identity_checks(diagnosis) else []
-    pictures += [coverage] if diagnosis.coverage is not None else []
+    pictures = [identities] if _identity_checks(result) else []
+    pictures += [coverage] if result.coverage is not None else []
     figure = Figure(figsize=(6.0 * len(pictures), 4.5), layout="constrained")
     axes = figure.subplots(1, len(pictures), squeeze=False)[0]
     for picture, ax in zip(pictures, axes, strict=True):
-        picture(diagnosis, ax=ax)
+        picture(result, ax=ax)
     return axes
 
 
@@ -298,7 +333,7 @@ def coverage(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
     """
     if diagnosis.ranks is None or diagnosis.coverage is None:
         raise ArgumentError("diagnosis: it holds no posteriors; call diagnose with num_posteriors above 0.")
-    ax = _axes(ax)
+    ax = new_axes(ax)
     level = np.linspace(0, 1, 201)
     num = len(diagnosis.coverage)
     band = 1.36 / np.sqrt(num)  # 95 % of Kolmogorov's distribution
@@ -309,7 +344,7 @@ def coverage(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
         return np.searchsorted(np.sort(values), level) / num
 
     for i, name in enumerate(diagnosis.names):
-        ax.plot(level, curve(diagnosis.ranks[:, i]), lw=1.0, label=_plain(f"ranks of {name}"))
+        ax.plot(level, curve(diagnosis.ranks[:, i]), lw=1.0, label=plain(f"ranks of {name}"))
     ax.plot(level, curve(diagnosis.coverage), color=LEARNED, lw=2.0, label="expected coverage")
     ax.set(xlabel="credibility level or rank", ylabel="fraction of simulations", xlim=(0, 1), ylim=(0, 1))
     ax.legend(frameon=False, loc="upper left")
@@ -333,7 +368,7 @@ def identities(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
     >>> [tick.get_text() for tick in fs.plot.identities(diagnosis).get_yticklabels()]
     ['symmetry', 'information', 'zero mean']
     """
-    ax = _axes(ax, (6.5, 2.8))
+    ax = new_axes(ax, (6.5, 2.8))
     checks = _identity_checks(diagnosis)[::-1]
     for row, check in enumerate(checks):
         ax.errorbar(
@@ -354,44 +389,3 @@ def identities(diagnosis: Any, *, ax: "Axes | None" = None) -> "Axes":
 
 def _identity_checks(diagnosis: Any) -> list[Any]:
     return [c for c in diagnosis.checks if c.tolerance > 0 and c.name != "observation"]
-
-
-def _axes(ax: "Axes | None", size: tuple[float, float] = (5.5, 5.0)) -> "Axes":
-    """Return the given axes, or those of a new figure that no window system knows of."""
-    if ax is not None:
-        return ax
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size, layout="constrained").subplots()
-
-
-def _pair(known: Sequence[str], names: Sequence[str] | None) -> list[int]:
-    """Return the positions of the two parameters to draw, by default the first two."""
-    chosen = list(names) if names is not None else list(known[:2])
-    if len(chosen) != 2:
-        raise ArgumentError(f"names: expected two parameter names, got {chosen}.")
-    return as_indices(chosen, known)
-
-
-def _label(model: Any, index: int) -> str:
-    """Name a parameter with its unit, as an axis label."""
-    unit = f" [{model.units[index]}]" if model.units[index] else ""
-    return _plain(model.names[index] + unit)
-
-
-def _label_pair(ax: "Axes", names: Sequence[str], chosen: Sequence[int]) -> None:
-    ax.set(xlabel=_plain(names[chosen[0]]), ylabel=_plain(names[chosen[1]]))
-
-
-def _plain(text: str) -> str:
-    """Have a dollar sign shown, not read as mathematics."""
-    return text.replace("$", r"\$")
-
-
-def _legend_above(ax: "Axes") -> None:
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
-
-
-def _ellipse(centre: np.ndarray, covariance: np.ndarray, level: float) -> np.ndarray:
-    angle = np.linspace(0, 2 * np.pi, 200)
-    return centre[:, None] + level * np.linalg.cholesky(covariance) @ np.stack([np.cos(angle), np.sin(angle)])

@@ -30,7 +30,29 @@ def test_posteriors_that_are_too_narrow_fail_both_checks():
     diagnosis = fs.check_calibration(*own_samples(widths=0.7))
     assert diagnosis["calibration"].verdict == diagnosis["coverage"].verdict == "FAIL"
     assert diagnosis["calibration"].value > 0.2  # normal scores of the truth spread too widely
-    assert "Do not trust this model" in str(diagnosis)
+    assert "Do not trust these posteriors: posteriors are miscalibrated" in str(diagnosis)
+    far_off = fs.check_calibration(*own_samples(widths=0.1))
+    assert "p < 1e-10" in str(far_off) and "p = 0)" not in str(far_off)
+
+
+def discrete_samples(shift=0, num=400, seed=0):
+    """Posteriors of θ in 0, 1, 2, 3 with equal chances, from x that is θ or, as often, anything; right for shift=0."""
+    rng = np.random.default_rng(seed)
+    theta = rng.integers(4, size=(num, 1))
+    x = np.where(rng.random(theta.shape) < 0.5, theta, rng.integers(4, size=theta.shape))[:, None]
+    size = (num, 100, 1)
+    return theta, np.where(rng.random(size) < 0.5, x, rng.integers(4, size=size)) + shift * (rng.random(size) < 0.4)
+
+
+def test_discrete_parameters_have_their_ties_broken_at_random():
+    """Strict ranks would call these posteriors wrong, since most draws equal the truth."""
+    for seed in range(4):
+        diagnosis = fs.check_calibration(*discrete_samples(seed=seed))
+        assert [c.verdict for c in diagnosis.checks] == ["pass", "pass"]
+    again = fs.check_calibration(*discrete_samples(seed=seed))
+    np.testing.assert_array_equal(again.ranks, diagnosis.ranks)
+    np.testing.assert_array_equal(again.coverage, diagnosis.coverage)
+    assert fs.check_calibration(*discrete_samples(shift=1))["calibration"].verdict == "FAIL"  # the control
 
 
 def test_posteriors_that_are_shifted_fail():
@@ -69,6 +91,11 @@ THETA, SAMPLES = own_samples(num=60)
         (lambda: fs.check_calibration(THETA, SAMPLES[..., :1]), "samples: expected shape"),
         (lambda: fs.check_calibration(THETA, SAMPLES[:, :5]), "at least 20 draws"),
         (lambda: fs.check_calibration(THETA, SAMPLES, names=["a"]), "names: expected 2 names"),
+        (lambda: fs.check_calibration(THETA, SAMPLES, names="ab"), "names: expected 2 names.*got 'ab'"),
+        (lambda: fs.check_calibration(THETA, SAMPLES, names=[1, 2]), "names: expected 2 names"),
+        (lambda: fs.check_calibration(THETA, SAMPLES, names=3), "names: expected 2 names"),
+        (lambda: fs.check_calibration(THETA, SAMPLES, names=["a", "a"]), "names: a parameter is named twice"),
+        (lambda: fs.check_calibration(THETA[:1], SAMPLES[:1]), "theta: .*simulate more observations, at least 50"),
         (lambda: fs.check_calibration(0 * THETA, SAMPLES), "theta: expected parameters drawn from the prior"),
         (lambda: fs.check_calibration(THETA, np.nan * SAMPLES), "samples: expected finite"),
     ],

@@ -83,6 +83,16 @@ def test_the_summary_is_an_estimate_of_the_parameters():
     assert t(x[0]).shape == (3,) and t(x[:4].reshape(2, 2, 100)).shape == (2, 2, 3)
 
 
+def test_a_forecast_elsewhere_is_refused_by_each_parameters_own_error():
+    model = fs.FunctionScore(fs.uniform(a=(-1, 1), b=(-1e7, 1e7)), (2,), score=lambda t, x: (x - t) / 1e-12)
+    fisher = fs.FisherMatrix(("a", "b"), np.diag([1e12, 1e-12]))
+    forecast = fs.Forecast(np.zeros(2), fisher, fisher, fisher, num_simulations=100)
+    assert fs.compress(model, [0.0, 1.0], fisher=forecast).names == ("a", "b")  # a millionth of its error
+    for theta0, name in (([1e-6, 0.0], "a"), ([0.0, 1e6], "b")):
+        with pytest.raises(fs.ArgumentError, match=f"fisher: this forecast was made at .*'{name}' differs"):
+            fs.compress(model, theta0, fisher=forecast)
+
+
 @pytest.mark.slow
 def test_a_fitted_model_compresses_with_what_it_remembers():
     problem = fs.problems.linear_gaussian()
@@ -96,7 +106,7 @@ def test_a_fitted_model_compresses_with_what_it_remembers():
     ("call", "message"),
     [
         (lambda: fs.compress(MODEL, ORIGIN), "fisher: this model knows no Fisher matrix"),
-        (lambda: fs.compress(MODEL, [5.0, 0.0, 0.0], fisher=FISHER), "theta0: .*outside"),
+        (lambda: fs.compress(MODEL, [5.0, 0.0, 0.0], fisher=FISHER), r"theta0: .*outside the training region \(a in"),
         (lambda: fs.compress(MODEL, [ORIGIN], fisher=FISHER), "theta0: expected one parameter vector"),
         (lambda: fs.compress(MODEL, ORIGIN, fisher=np.eye(2)), "matrix: expected"),
         (lambda: fs.compress(MODEL, ORIGIN, fisher=np.ones((3, 3))), "do not constrain"),

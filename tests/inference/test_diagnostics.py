@@ -80,6 +80,14 @@ def test_too_few_simulations_are_called_unclear_not_passed():
     assert "cannot be told" in str(diagnosis)
 
 
+def test_few_posteriors_are_counted_as_posteriors():
+    text = str(fs.diagnose(EXACT, SIMS, num_posteriors=3))
+    assert "No check failed, but calibration, coverage cannot be told with 3 posteriors." in text
+    few = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 150, latent=TOY.latent)
+    both = str(fs.diagnose(EXACT, few, num_posteriors=3))
+    assert "cannot be told with 150 simulations and calibration, coverage cannot be told with 3 posteriors." in both
+
+
 def test_identities_raise_few_false_alarms():
     for seed in range(8):
         sims = fs.simulate(TOY.simulator_from_latent, TOY.proposal, 3000, latent=TOY.latent, seed=seed)
@@ -131,6 +139,7 @@ def test_pictures():
         (lambda: fs.diagnose(fs.problems.poisson_counts().exact_model(), SIMS), "test_sims: expected parameters"),
         (lambda: fs.diagnose(EXACT, fs.simulate(TOY.simulator, TOY.proposal, 50)), "at least 100 simulations"),
         (lambda: fs.diagnose(EXACT, SIMS, num_posteriors=-1), "num_posteriors: expected"),
+        (lambda: fs.diagnose(EXACT, SIMS, num_posteriors=1), "num_posteriors: expected 0 or at least 2"),
         (lambda: fs.diagnose(EXACT, SIMS, x_obs=[1.0], num_posteriors=0), "x_obs: expected shape"),
     ],
 )

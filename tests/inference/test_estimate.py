@@ -76,6 +76,20 @@ def test_failures_say_why():
     assert "NaN" in fs.maximum_likelihood(broken, [0.0]).message
 
 
+def test_one_start_for_all_or_one_for_each():
+    model, x = TOY.exact_model(), TOY.simulator.draw(np.zeros((6, 2))).reshape(2, 3, 2)
+    expected = fs.maximum_likelihood(model, x).theta
+    for theta0 in ([0.1, 0.2], np.full((2, 3, 2), 0.3), {"theta1": np.zeros((2, 3)), "theta2": 0.5}):
+        np.testing.assert_allclose(fs.maximum_likelihood(model, x, theta0=theta0).theta, expected, atol=2e-3)
+    steps = fs.maximum_likelihood(model, x, theta0=expected).num_steps  # each begins at its own best fit
+    assert (steps == 1).all()
+    for shape in ((6, 2), (4, 2), (5, 2, 3, 2)):
+        with pytest.raises(fs.ArgumentError, match=r"theta0: expected one point of shape \(2,\), or one for each"):
+            fs.maximum_likelihood(model, x, theta0=np.zeros(shape))
+    with pytest.raises(fs.ArgumentError, match="theta0: expected one point"):
+        fs.maximum_likelihood(model, x[0, 0], theta0=np.zeros((3, 2)))
+
+
 def test_shapes_and_printing():
     x = TOY.simulator.draw(np.zeros((6, 2))).reshape(2, 3, 2)
     many = fs.maximum_likelihood(TOY.exact_model(), x)
@@ -97,6 +111,23 @@ def test_shapes_and_printing():
         (lambda m: fs.maximum_likelihood(m, [np.nan, 0.0]), "x_obs: expected finite"),
         (lambda m: fs.maximum_likelihood(m, [0.0, 0.0], iid=True), "x_obs: with iid=True"),
         (lambda m: fs.maximum_likelihood(m, [0.0, 0.0], theta0=[9.0, 0.0]), "theta0: .*outside"),
+        (
+            lambda m: fs.maximum_likelihood(m, [0.0, 0.0], theta0=[9.0, 0.0]),
+            r"theta0: \[9.0, 0.0\] lies outside the training region \(theta1 in \[-3, 3\], theta2 in",
+        ),
+        (
+            lambda m: fs.maximum_likelihood(m, [0.0, 0.0], theta0={"theta1": "text", "theta2": 0.0}),
+            r"theta0\['theta1'\]: expected numbers, got 'text'",
+        ),
+        (
+            lambda m: fs.maximum_likelihood(m, [0.0, 0.0], theta0={"theta1": [0.0, 1.0], "theta2": [0.0, 1.0, 2.0]}),
+            r"theta0: expected as many values .* theta1 \(2,\), theta2 \(3,\)",
+        ),
+        (lambda m: fs.maximum_likelihood(m, None), "x_obs: expected numbers, got None"),
+        (
+            lambda m: fs.maximum_likelihood(m, [0.0, 0.0]).plot(names="theta1"),
+            "names: expected two parameter names of theta1, theta2; got 'theta1'",
+        ),
         (lambda m: fs.maximum_likelihood(m, [0.0, 0.0], max_steps=0), "max_steps: expected"),
         (lambda m: fs.maximum_likelihood(None, [0.0, 0.0]), "model: expected a score model"),
     ],

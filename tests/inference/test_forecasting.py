@@ -1,6 +1,7 @@
 """Forecasts against exact Fisher matrices, with scores broken on purpose as controls."""
 
 import json
+import os
 import shutil
 import warnings
 
@@ -107,6 +108,26 @@ def test_many_points_names_and_table():
     assert forecast.correlation[0, 1] == pytest.approx(0.5, abs=0.15)
 
 
+def forecast_at(theta0, sigma, names=("a", "b")):
+    fisher = fs.FisherMatrix(names, np.diag(np.array(sigma) ** -2.0))
+    return fs.Forecast(np.array(theta0), fisher, fisher, fisher, num_simulations=100)
+
+
+def test_each_parameter_is_compared_by_its_own_error():
+    """Units of a millionth beside units of a million: neither hides nor forbids a difference in the other."""
+    here = forecast_at([0.0, 0.0], [1e-6, 1e6])
+    assert here.add(forecast_at([0.0, 1.0], [1e-6, 1e6])).num_simulations == 200
+    for other in ([1e-6, 0.0], [0.0, 1e6]):
+        there = forecast_at(other, [1e-6, 1e6])
+        with pytest.raises(fs.ArgumentError, match="different parameters do not add"):
+            here.add(there)
+    # The order does not matter: a difference that is small for one of the two may be large for the other.
+    sharp, blunt = forecast_at([0.0, 0.0], [0.1, 0.1]), forecast_at([0.1, 0.0], [10.0, 10.0])
+    for first, second in ((sharp, blunt), (blunt, sharp)):
+        with pytest.raises(fs.ArgumentError, match=r"'a' is 0.* here and 0.* there"):
+            first.add(second)
+
+
 def test_a_saved_forecast_comes_back_equal(tmp_path):
     forecast = fs.forecast(TOY.exact_model(), [0.5, -1.0], TOY.simulator, num_simulations=500)
     forecast = forecast.add(fs.FisherMatrix(("more",), np.eye(1)))  # of which θ is not known
@@ -131,6 +152,51 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forecast") / "f"
     fs.forecast(TOY.exact_model(), [0.5, -1.0], TOY.simulator, num_simulations=500).save(folder)
     return folder
+
+
+def test_places_that_cannot_be_written_are_left_as_they_are(saved, tmp_path, monkeypatch):
+    forecast = fs.Forecast.load(saved)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    for place in (".", "", "../empty", tmp_path / "empty"):
+        with pytest.raises(fs.ModelFolderError, match=r"path: .*empty is the current folder.*Give a folder inside it"):
+            forecast.save(place)
+    assert not list((tmp_path / "empty").iterdir())
+    forecast.save("result")
+    (tmp_path / "link").symlink_to("empty/result")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for place in ("link", "dangling"):
+        with pytest.raises(fs.ModelFolderError, match=f"path: .*{place} is a link to .*Save to the folder"):
+            forecast.save(tmp_path / place)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "dangling").is_symlink()
+    assert len(fs.Forecast.load(tmp_path / "link").names) == 2
+    (tmp_path / "file").write_text("precious")
+    for place in ("file/sub", "file/sub/sub", "a" * 300):
+        with pytest.raises(fs.ModelFolderError, match=r"path: .*cannot be written: .*Choose another folder"):
+            forecast.save(tmp_path / place)
+    (tmp_path / "mine" / "forecast.json").mkdir(parents=True)
+    (tmp_path / "mine" / "forecast.json" / "thesis.txt").write_text("precious")
+    with pytest.raises(fs.ModelFolderError, match="left alone"):
+        forecast.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "forecast.json" / "thesis.txt").read_text() == "precious"
+    with pytest.raises(fs.ArgumentError, match="path: expected a folder"):
+        forecast.save("a\0b")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["dangling", "empty", "file", "link", "mine"]
+
+
+def test_a_folder_that_cannot_be_replaced_is_put_back(saved, tmp_path, monkeypatch):
+    shutil.copytree(saved, tmp_path / "f")
+    forecast, replace = fs.Forecast.load(saved), os.replace
+
+    def fails_to_put_a_new_one(source, target):
+        if target == tmp_path / "f" and source.name != "was":
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails_to_put_a_new_one)
+    with pytest.raises(fs.ModelFolderError, match="cannot be replaced: No space left"):
+        forecast.save(tmp_path / "f")
+    assert [p.name for p in tmp_path.iterdir()] == ["f"] and len(fs.Forecast.load(tmp_path / "f").names) == 2
 
 
 @pytest.mark.parametrize(
@@ -162,6 +228,34 @@ def test_short_texts_and_a_picture():
     )
     assert "σ conditional" in str(forecast.bound)
     assert forecast.plot(names=["theta2", "theta1"]).get_xlabel() == "theta2"
+
+
+def test_an_exact_matrix_may_come_alone_for_one_forecast(saved):
+    forecast = fs.Forecast.load(saved)
+    alone = fs.plot.fisher_ellipses(forecast, exact=np.eye(2))
+    listed = fs.plot.fisher_ellipses([forecast], exact=[np.eye(2)])
+    assert len(alone.lines) == len(listed.lines) == 3
+    np.testing.assert_array_equal(alone.lines[0].get_xydata(), listed.lines[0].get_xydata())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: f.plot(estimate="foo"), "estimate: expected .* got 'foo'"),
+        (lambda f: f.plot(names="theta1"), "names: expected two parameter names"),
+        (lambda f: f.plot(names=["theta1"]), "names: expected two parameter names"),
+        (lambda f: f.plot(names=3), "names: expected two parameter names"),
+        (lambda f: f.fix("theta2").plot(), "names: two parameters are drawn .* only 'theta1'. Print the result"),
+        (lambda f: fs.plot.fisher_ellipses([]), "forecasts: expected one or more, got an empty list"),
+        (lambda f: fs.plot.fisher_ellipses([f, f], exact=np.eye(2)), "exact: expected one matrix .* of 2 forecasts"),
+        (lambda f: fs.plot.fisher_ellipses(f, exact=np.eye(3)), "exact: expected one matrix"),
+        (lambda f: fs.plot.fisher_ellipses(f, exact="exact"), "exact: expected numbers"),
+        (lambda f: f.times(0), "number: expected a number above 0"),
+    ],
+)
+def test_mistakes_with_results_are_named(saved, call, message):
+    with pytest.raises(fs.ArgumentError, match=message):
+        call(fs.Forecast.load(saved))
 
 
 def test_a_plain_python_simulator_that_jumps():
@@ -219,6 +313,10 @@ def test_no_warning_for_a_good_model():
         (lambda: fs.forecast(TOY.exact_model(), [[0.0, 0.0]], TOY.simulator), "theta0: .*use forecast_grid"),
         (lambda: fs.forecast_grid(TOY.exact_model(), [0.0, 0.0], TOY.simulator), "theta0s: expected points"),
         (lambda: fs.forecast_grid(TOY.exact_model(), [[9.0, 0.0]], TOY.simulator), "theta0s: .*outside"),
+        (
+            lambda: fs.forecast_grid(TOY.exact_model(), np.zeros((2, 2)), TOY.simulator, seed=2**63 - 1),
+            r"seed: expected that of the last point, seed \+ 1, to be at most",
+        ),
         (lambda: fs.Forecast.load(3), "path: expected a folder"),
         (lambda: fs.forecast(TOY.exact_model(), [0.0, 0.0], TOY.draw_one), "simulator: expected a simulator"),
         (

@@ -1,6 +1,7 @@
 """Posteriors as results: log-density, quantiles, derived parameters, folders, exports; against closed forms."""
 
 import json
+import string
 
 import matplotlib.pyplot
 import numpy as np
@@ -101,6 +102,28 @@ def test_no_result_replaces_another(tmp_path):
     assert len(fs.Posterior.load(tmp_path / "p").samples) == 100
 
 
+def test_the_wrong_call_is_told_what_the_folder_holds(tmp_path):
+    normal_posterior(100).save(tmp_path / "p")
+    problem = fs.problems.linear_gaussian()
+    sims = fs.simulate(problem.simulator, problem.proposal, 200)
+    fs.fit(sims, recipe=fs.ClosedFormRecipe("gaussian")).save(tmp_path / "m")
+    fisher = fs.FisherMatrix(("a",), np.eye(1))
+    fs.Forecast(np.zeros(1), fisher, fisher, fisher, num_simulations=100).save(tmp_path / "f")
+    calls = {
+        "p": ("a posterior", "Posterior.load", fs.Posterior.load),
+        "m": ("a score model", "load", fs.load),
+        "f": ("a forecast", "Forecast.load", fs.Forecast.load),
+    }
+    for folder, (kind, name, right) in calls.items():
+        right(tmp_path / folder)
+        for _, _, wrong in calls.values():
+            if wrong is not right:
+                with pytest.raises(
+                    fs.ModelFolderError, match=f"The folder holds {kind}: read it with fisherscore.{name}"
+                ):
+                    wrong(tmp_path / folder)
+
+
 def edit(folder, **changes):
     document = json.loads((folder / "posterior.json").read_text())
     (folder / "posterior.json").write_text(json.dumps(document | changes))
@@ -150,6 +173,24 @@ def test_short_text_for_terminals_and_notebooks():
     assert posterior != normal_posterior(2000)  # results with arrays are compared by identity
 
 
+@pytest.mark.filterwarnings("ignore::matplotlib.MatplotlibDeprecationWarning")
+def test_any_name_can_be_drawn(tmp_path):
+    """Every character that can be typed, alone and between others, in names and units."""
+    names = ("a{ a}b a^ a\\b 'x'", string.punctuation)
+    posterior = normal_posterior(400, names=names, units=("km^2 {", string.punctuation[::-1]))
+    fs.plot.save_figure(posterior.plot(), tmp_path / "picture.png")
+    alone = [fs.plot.triangle(normal_posterior(400, names=(c, c + c), units=("", ""))) for c in "{}^\\"]
+    for number, axes in enumerate(alone):
+        fs.plot.save_figure(axes, tmp_path / f"{number}.png")
+    matplotlib.pyplot.close("all")
+
+
+def test_a_constant_parameter_is_left_out_of_the_picture():
+    posterior = normal_posterior(2000).derive({"one": lambda p: np.ones(len(p["a"])), "c": lambda p: p["a"] * 2})
+    assert posterior.plot(truth={"a": 0.5, "b": -0.7, "one": 1.0, "c": 1.0}).shape == (3, 3)
+    matplotlib.pyplot.close("all")
+
+
 def test_pictures():
     axes = normal_posterior(2000, names=("a 1", "b")).plot(truth={"a 1": 0.5, "b": -0.7})
     assert axes.shape == (2, 2)
@@ -165,6 +206,14 @@ def test_pictures():
         (lambda p: p.derive({"c": lambda q: 3.0}), r"functions\['c'\]: expected one number per draw"),
         (lambda p: p.derive({"c": lambda q: q["a"] * np.nan}), r"functions\['c'\]: expected finite"),
         (lambda p: p.derive({"c": lambda q: q["a"]}, units={"d": "m"}), "units: unknown parameter name 'd'"),
+        (lambda p: p.derive([("c", abs)]), "functions: expected a mapping"),
+        (lambda p: p.derive({"": lambda q: q["a"]}), r"functions\[''\]: expected a name"),
+        (lambda p: p.derive({"a\nb": lambda q: q["a"]}), "expected a name that is a text and can be printed"),
+        (lambda p: p.derive({3: lambda q: q["a"]}), r"functions\[3\]: expected a name"),
+        (lambda p: p.quantiles(None), "levels: expected numbers, got None"),
+        (lambda p: fs.plot.triangle([]), "posteriors: expected one or more, got an empty list"),
+        (lambda p: fs.plot.triangle([p, p], labels=["one"]), "labels: expected a list of 2 texts"),
+        (lambda p: fs.plot.triangle(p, labels="one"), "labels: expected a list of 1 texts"),
         (lambda p: fs.Posterior.load(3), "path: expected a folder"),
     ],
 )

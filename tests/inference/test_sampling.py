@@ -113,7 +113,11 @@ def test_smc_agrees_with_nuts_on_one_mode():
     [
         ({}, None),
         ({"r_hat": np.array([1.0, 1.2])}, "have not converged or disagree"),
-        ({"effective_samples": np.array([50.0, 900.0])}, "have not converged or disagree"),
+        (
+            {"effective_samples": np.array([50.0, 900.0])},
+            "the chains agree (R-hat up to 1.00) but are short: 50 effective",
+        ),
+        ({"r_hat": np.array([1.0, 1.2]), "effective_samples": np.array([9.0, 9.0])}, "have not converged or disagree"),
         ({"num_divergent": 100}, "100 of 4000 transitions diverged"),
         ({"fraction_outside": 0.2}, "20.0% of the posterior lies outside the training region"),
         ({"chains": exact_normal([2.9, 0.0], COVARIANCE).clip(-3, 3)[None]}, "'theta1' is cut off by the upper edge"),
@@ -239,6 +243,7 @@ def test_the_likelihood_as_a_log_density_in_blackjax(learned):
     ("options", "message"),
     [
         ({"x_obs": [0.0]}, "x_obs: expected shape"),
+        ({"x_obs": None}, "x_obs: expected numbers, got None"),
         ({"x_obs": np.zeros((3, 2))}, "x_obs: expected one observation.*iid=True"),
         ({"prior": {"sigma8": dist.Normal(0, 1)}}, "prior: unknown parameter name 'sigma8'"),
         ({"prior": {"theta1": (0, 1)}}, r"prior\['theta1'\]: expected a proper scalar continuous"),

@@ -1,5 +1,7 @@
 """Contracts every reference problem keeps, and pictures of what is done with them."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot
@@ -98,3 +100,20 @@ def test_pictures_of_forecasts_and_posteriors(tmp_path):
     matplotlib.pyplot.close("all")
     with pytest.raises(fs.ArgumentError, match="unknown parameter name 'x'"):
         fs.plot.fisher_ellipses(forecasts, names=["theta1", "x"])
+
+
+def test_loss_curves_with_and_without_held_out_losses():
+    assert len(fs.plot.loss_curve({"loss": [3.0, 2.0]}).lines) == 1
+    assert len(fs.plot.loss_curve({"loss": [3.0, 2.0], "held_out_loss": [None, None], "best_epoch": 2}).lines) == 1
+    assert len(fs.plot.loss_curve({"loss": [3.0, 2.0], "held_out_loss": [3.2, 2.1], "best_epoch": 2}).lines) == 3
+    with pytest.raises(fs.ArgumentError, match=r"provenance: .*Pass model\.provenance"):
+        fs.plot.loss_curve(PROBLEMS["linear_gaussian"].exact_model())
+    with pytest.raises(fs.ArgumentError, match="provenance: this model was fitted in closed form"):
+        fs.plot.loss_curve({})
+
+
+@pytest.mark.parametrize("module", [fs.plot, fs.accuracy], ids=["plot", "accuracy"])
+def test_modules_list_what_users_may_call(module):
+    own = {n for n, v in vars(module).items() if inspect.isroutine(v) and v.__module__ == module.__name__}
+    assert {n for n in own if not n.startswith("_")} <= set(module.__all__)
+    assert sorted(dir(module)) == sorted(module.__all__) and all(hasattr(module, n) for n in module.__all__)

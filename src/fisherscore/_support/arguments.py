@@ -4,7 +4,7 @@ Every message names the argument, what was expected, what came and what to do. A
 (tracers) are checked by shape alone: their values are not there to look at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -35,6 +35,8 @@ def as_seed(value: Any) -> int:
 
 def as_finite(value: Any, argument: str) -> np.ndarray:
     """Return a finite array of floats."""
+    if value is None:
+        raise ArgumentError(f"{argument}: expected numbers, got None. Pass an array of floats.")
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -58,7 +60,7 @@ def as_theta(theta: Any, names: Sequence[str], argument: str = "theta") -> Any:
         missing = [n for n in names if n not in theta]
         if missing:
             raise ArgumentError(f"{argument}: no value for {missing}. Expected all of {list(names)}.")
-        theta = np.stack(np.broadcast_arrays(*(np.asarray(theta[n], dtype=np.float64) for n in names)), axis=-1)
+        theta = _stacked({n: as_finite(theta[n], f"{argument}[{n!r}]") for n in names}, argument)
     if not is_traced(theta):
         theta = as_finite(theta, argument)
     if theta.ndim == 0 or theta.shape[-1] != len(names):
@@ -67,6 +69,27 @@ def as_theta(theta: Any, names: Sequence[str], argument: str = "theta") -> Any:
             f"got shape {theta.shape}."
         )
     return theta
+
+
+def _stacked(by_name: Mapping[str, np.ndarray], argument: str) -> np.ndarray:
+    """Put the values of parameters side by side on a last axis; a single value goes with many of the others."""
+    try:
+        return np.stack(np.broadcast_arrays(*by_name.values()), axis=-1)
+    except ValueError:
+        shapes = ", ".join(f"{name} {values.shape}" for name, values in by_name.items())
+        raise ArgumentError(
+            f"{argument}: expected as many values of one parameter as of the others, got shapes {shapes}."
+        ) from None
+
+
+def refuse_outside(theta: np.ndarray, model: Any, argument: str) -> None:
+    """Refuse parameters, shape (..., p), that lie outside a model's training region."""
+    rows = theta.reshape(-1, len(model.names))
+    outside = rows[~model.inside(rows)]
+    if len(outside):
+        ranges = zip(model.names, model.low, model.high, strict=True)
+        region = ", ".join(f"{name} in [{low:.6g}, {high:.6g}]" for name, low, high in ranges)
+        raise ArgumentError(f"{argument}: {outside[0].tolist()} lies outside the training region ({region}).")
 
 
 def as_data(x: Any, shape: tuple[int, ...], argument: str = "x") -> Any:
@@ -100,6 +123,24 @@ def as_indices(names: Sequence[str] | str, known: Sequence[str], argument: str =
     if len(set(names)) != len(names):
         raise ArgumentError(f"{argument}: a parameter is named twice in {names}.")
     return [list(known).index(n) for n in names]
+
+
+def as_names(names: Any, num: int, argument: str = "names") -> tuple[str, ...]:
+    """Return ``num`` parameter names, all different."""
+    called = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    if isinstance(names, str) or len(called) != num or not all(map(is_name, called)):
+        raise ArgumentError(
+            f"{argument}: expected {num} names, one per parameter, each a text that can be printed; got "
+            f"{_brief(names)}. Pass a list of {num} texts."
+        )
+    if len(set(called)) != len(called):
+        raise ArgumentError(f"{argument}: a parameter is named twice in {list(called)}. Give each a name of its own.")
+    return tuple(map(str, called))
+
+
+def is_name(value: Any) -> bool:
+    """Say whether a value will do as a name: a text that is not blank and can be printed."""
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
 
 
 def _brief(value: Any) -> str:

@@ -11,21 +11,25 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2, kstest, norm
 
-from .._support.arguments import as_finite
+from .._support.arguments import as_finite, as_names
 from ..errors import ArgumentError
 from .diagnosis_result import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
 
 _MIN_POSTERIORS = 50
 _MIN_DRAWS = 20
-# A stream of its own: random points must not be those that a user's own seed 0 gives.
+# Streams of their own: random points must not be those that a user's own seed 0 gives.
 _REFERENCE_STREAM = np.random.SeedSequence(0, spawn_key=(2302, 3026))
+_TIES_STREAM = np.random.SeedSequence(0, spawn_key=(1804, 6788))
+# Smaller p-values are rounding errors.
+_SMALLEST_P_VALUE = 1e-10
 
 
 def check_calibration(theta: Any, samples: Any, *, names: Sequence[str] | None = None) -> Diagnosis:
     """Check one's own posterior samples, from whatever method, for right widths and places.
 
     Simulate observations at parameters drawn from the prior, and draw from the posterior of each. Draws should be
-    independent, so thin a chain before.
+    independent, so thin a chain before. Parameters may be discrete: where draws equal the truth, its rank among them is
+    chosen at random, always in the same way.
 
     Args:
         theta: The true parameters of the observations, shape (m, p), drawn from the prior.
@@ -55,19 +59,34 @@ def check_calibration(theta: Any, samples: Any, *, names: Sequence[str] | None =
             f"samples: expected shape ({num}, draws, {p}) with at least {_MIN_DRAWS} draws for each of the {num} rows "
             f"of theta, got {draws.shape}."
         )
-    called = tuple(f"theta{i + 1}" for i in range(p)) if names is None else tuple(names)
-    if len(called) != p:
-        raise ArgumentError(f"names: expected {p} names, one per parameter, got {called}.")
+    if num < 2:
+        raise ArgumentError(
+            "theta: expected the parameters of many observations, got 1. One posterior cannot be told right from "
+            f"wrong: simulate more observations, at least {_MIN_POSTERIORS}, and sample the posterior of each."
+        )
+    called = tuple(f"theta{i + 1}" for i in range(p)) if names is None else as_names(names, p)
     region = truth.min(axis=0), truth.max(axis=0)
     if (region[0] == region[1]).any():
         raise ArgumentError("theta: expected parameters drawn from the prior, but one of them never varies. Drop it.")
-    ranks, coverage = ranks_of(truth, draws), coverage_of(truth, draws, region, _REFERENCE_STREAM)
+    ranks = ranks_of(truth, draws, _TIES_STREAM)
+    coverage = coverage_of(truth, draws, region, _REFERENCE_STREAM)
     return Diagnosis(calibration_checks(ranks, coverage), called, num, ranks, coverage)
 
 
-def ranks_of(truth: np.ndarray, draws: np.ndarray) -> np.ndarray:
+def ranks_of(truth: np.ndarray, draws: np.ndarray, seed: int | np.random.SeedSequence) -> np.ndarray:
     """Return the rank of each truth (m, p) among draws (m, draws, p), as a fraction between 0 and 1, shape (m, p)."""
-    return ((draws < truth[:, None]).sum(axis=1) + 0.5) / (draws.shape[1] + 1)
+    return _fraction_below(truth, draws, np.random.default_rng(seed))
+
+
+def _fraction_below(truth: np.ndarray, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the fraction of draws (m, draws, ...) below each truth (m, ...), never 0 or 1.
+
+    Among draws equal to it, as discrete parameters have them, a truth takes a random place: only then are the ranks of
+    right posteriors uniform.
+    """
+    below = (draws < truth[:, None]).sum(axis=1)
+    equal = (draws == truth[:, None]).sum(axis=1)
+    return (below + rng.integers(0, equal, endpoint=True) + 0.5) / (draws.shape[1] + 1)
 
 
 def coverage_of(
@@ -78,13 +97,13 @@ def coverage_of(
     The seed of these points must have nothing to do with that of truths and draws.
     """
     low, high = region
-    reference = np.random.default_rng(seed).uniform(low, high, size=truth.shape)
+    rng = np.random.default_rng(seed)
+    reference = rng.uniform(low, high, size=truth.shape)
 
     def distance(points: np.ndarray, centre: np.ndarray) -> np.ndarray:
         return np.sum(((points - centre) / (high - low)) ** 2, axis=-1)
 
-    nearer = distance(draws, reference[:, None]) < distance(truth, reference)[:, None]
-    return (nearer.sum(axis=1) + 0.5) / (draws.shape[1] + 1)
+    return _fraction_below(distance(truth, reference), distance(draws, reference[:, None]), rng)
 
 
 def calibration_checks(ranks: np.ndarray, coverage: np.ndarray) -> tuple[Check, Check]:
@@ -123,5 +142,9 @@ def _check(name: str, value: float, p_value: float, num: int) -> Check:
         standard_error=1 / np.sqrt(2 * num),
         tolerance=0.0,
         verdict=verdict,
-        meaning=f"its posteriors are miscalibrated ({name}, p = {p_value:.1g})",
+        meaning=f"posteriors are miscalibrated ({name}, {_written(p_value)})",
     )
+
+
+def _written(p_value: float) -> str:
+    return f"p = {p_value:.1g}" if p_value >= _SMALLEST_P_VALUE else f"p < {_SMALLEST_P_VALUE:.0e}"

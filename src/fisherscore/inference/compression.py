@@ -13,12 +13,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._support.arguments import as_finite, as_indices, as_theta
+from .._support.arguments import as_finite, as_indices, as_theta, refuse_outside
 from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
 from .fisher_matrix import FisherMatrix
-from .forecast_result import Forecast
+from .forecast_result import Forecast, displaced
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +97,7 @@ def compress(
     theta = np.asarray(as_theta(theta0, model.names, "theta0"))
     if theta.ndim != 1:
         raise ArgumentError(f"theta0: expected one parameter vector of shape ({len(model.names)},), got {theta.shape}.")
-    if not model.inside(theta):
-        raise ArgumentError(f"theta0: {theta.tolist()} lies outside the training region.")
+    refuse_outside(theta, model, "theta0")
     dropped = as_indices(nuisance, model.names, "nuisance")
     kept = [i for i in range(len(model.names)) if i not in dropped]
     if not kept:
@@ -109,10 +108,12 @@ def compress(
 
 def _matrix(model: ScoreModel, theta: np.ndarray, fisher: Any) -> FisherMatrix:
     if isinstance(fisher, Forecast):
-        if fisher.names == model.names and not np.allclose(
-            fisher.theta0, theta, atol=0.1 * fisher.conditional_sigma.min()
-        ):
-            raise ArgumentError(f"fisher: this forecast was made at {fisher.theta0.tolist()}, not at theta0.")
+        name = displaced(fisher, dict(zip(model.names, theta, strict=True)))
+        if name is not None:
+            raise ArgumentError(
+                f"fisher: this forecast was made at {fisher.theta0.tolist()}, not at theta0 = {theta.tolist()}: "
+                f"{name!r} differs. Forecast at theta0."
+            )
         # The slope: how the mean of ŝ really moves with θ, so that t(x) moves one for one even if ŝ is imperfect.
         fisher = fisher.slope
     if isinstance(fisher, FisherMatrix):

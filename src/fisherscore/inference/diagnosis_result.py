@@ -1,7 +1,6 @@
 """What checks return: each with its verdict, and all of them as one diagnosis."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -9,6 +8,8 @@ from .. import plot
 from .._support.text import html_table
 
 PASS, FAIL, UNCLEAR = "pass", "FAIL", "unclear"
+# Checks of posteriors, which do not rest on all simulations.
+_OF_POSTERIORS = ("calibration", "coverage")
 # Chance of a false alarm per check.
 LEVEL = 0.005
 
@@ -20,7 +21,8 @@ class Check:
     Attributes:
         name: What is checked.
         value: How far off it is.
-        standard_error: The statistical error of ``value``.
+        standard_error: The statistical error of ``value``; for calibration and coverage 1 / √(2m), with m posteriors:
+            that of a width, and about the size of a gap in coverage that chance makes.
         tolerance: The deviation that is accepted; 0 where the check is a statistical test.
         verdict: ``"pass"``, ``"FAIL"``, or ``"unclear"`` where chance could hide a deviation.
         meaning: What a failure means, in words.
@@ -78,7 +80,7 @@ class Diagnosis:
         """Whether no check failed."""
         return all(c.verdict != FAIL for c in self.checks)
 
-    def plot(self) -> Any:
+    def plot(self) -> np.ndarray:
         """Draw the identities in units of their tolerances and the coverage of the posteriors, as far as there are any.
 
         Returns:
@@ -90,11 +92,20 @@ class Diagnosis:
         failed = [c.meaning for c in self.checks if c.verdict == FAIL]
         unclear = [c.name for c in self.checks if c.verdict == UNCLEAR]
         if failed:
-            return f"Do not trust this model: {'; '.join(failed)}."
+            subject = "these posteriors" if all(c.name in _OF_POSTERIORS for c in self.checks) else "this model"
+            return f"Do not trust {subject}: {'; '.join(failed)}."
         if unclear:
-            names = ", ".join(unclear)
-            return f"No check failed, but {names} cannot be told with {self.num_simulations:,} simulations."
+            return f"No check failed, but {self._too_few(unclear)}."
         return f"All {len(self.checks)} checks passed on {self.num_simulations:,} simulations."
+
+    def _too_few(self, unclear: list[str]) -> str:
+        """Say on how many simulations, or posteriors of them, the checks rest that cannot be told."""
+        num_posteriors = 0 if self.coverage is None else len(self.coverage)
+        parts = (
+            ([n for n in unclear if n not in _OF_POSTERIORS], f"{self.num_simulations:,} simulations"),
+            ([n for n in unclear if n in _OF_POSTERIORS], f"{num_posteriors:,} posteriors"),
+        )
+        return " and ".join(f"{', '.join(names)} cannot be told with {few}" for names, few in parts if names)
 
     def __str__(self) -> str:
         lines = [f"{'check':<12}  {'value':>9}  {'± error':>9}  {'tolerance':>9}  verdict"]

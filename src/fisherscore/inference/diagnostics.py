@@ -86,7 +86,9 @@ def diagnose(
         raise ArgumentError(f"test_sims: expected at least 100 simulations that succeeded, got {len(sims)}.")
     checks = _identities(model, sims)
     ranks = coverage = None
-    if as_count(num_posteriors, "num_posteriors", minimum=0):
+    if as_count(num_posteriors, "num_posteriors", minimum=0) == 1:
+        raise ArgumentError("num_posteriors: expected 0 or at least 2, got 1: one posterior says nothing.")
+    if num_posteriors:
         ranks, coverage = _calibrate(model, sims, min(num_posteriors, len(sims)), as_seed(seed), progress)
         checks += calibration_checks(ranks, coverage)
     if x_obs is not None:
@@ -228,7 +230,7 @@ def _calibrate(
     )
     draws = chains.theta[::_THINNING].swapaxes(0, 1)
     truth = sims.drawn_at[:num]
-    return ranks_of(truth, draws), coverage_of(truth, draws, (model.low, model.high), seed)
+    return ranks_of(truth, draws, seed), coverage_of(truth, draws, (model.low, model.high), seed)
 
 
 def _familiarity_check(model: ScoreModel, x_obs: Any) -> Check:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from scipy.stats import qmc
 
 from .. import plot
-from .._support.arguments import as_count, as_theta
+from .._support.arguments import as_count, as_theta, refuse_outside
 from .._support.quadrature import gauss_legendre
 from .._support.rows import rows_mapped
 from .._support.text import html_table
@@ -122,8 +122,9 @@ def maximum_likelihood(
         x_obs: One observation, or many along leading axes; with ``iid``, the last of these axes holds independent draws
             at the same θ.
         iid: Whether ``x_obs`` holds independent draws at the same θ.
-        theta0: Where to start, shape (p,) or a mapping by name; by default the likeliest of a spread of points, or the
-            centre of the training region for a model without a density.
+        theta0: Where to start, shape (p,) or a mapping by name: one point for all observations, or one for each, whose
+            leading axes are those of the observations. By default the likeliest of a spread of points, or the centre of
+            the training region for a model without a density.
         max_steps: Largest number of steps of each fit.
 
     Returns:
@@ -138,7 +139,7 @@ def maximum_likelihood(
     batch = whole.data_batch_shape(x)
     num = int(np.prod(batch))
     rows = jax.tree.map(lambda a: a.reshape(num, *a.shape[len(batch) :]), x)
-    starts = _starts(whole, rows, theta0, num)
+    starts = _spread_starts(whole, rows, num) if theta0 is None else _given_starts(whole, theta0, batch)
     out = _solve(whole, starts, rows, as_count(max_steps, "max_steps"))
     theta, covariance, reason, steps, edges = (np.asarray(a) for a in out)
     messages = np.array(
@@ -162,13 +163,22 @@ def maximum_likelihood(
     )
 
 
-def _starts(model: ScoreModel, rows: Any, theta0: Any, num: int) -> Any:
-    """Choose where to begin: the user's point, else the likeliest of a spread of points, else the centre."""
-    if theta0 is not None:
-        given = as_theta(theta0, model.names, "theta0")
-        if not np.all(model.inside(given)):
-            raise ArgumentError(f"theta0: {np.asarray(given).tolist()} lies outside the training region.")
-        return jnp.broadcast_to(jnp.asarray(given, jnp.float32), (num, len(model.names)))
+def _given_starts(model: ScoreModel, theta0: Any, batch: tuple[int, ...]) -> Any:
+    """Return the user's point once for each observation, or the user's points."""
+    given = np.asarray(as_theta(theta0, model.names, "theta0"))
+    refuse_outside(given, model, "theta0")
+    try:
+        starts = np.broadcast_to(given, (*batch, len(model.names)))
+    except ValueError:
+        raise ArgumentError(
+            f"theta0: expected one point of shape ({len(model.names)},), or one for each observation, shape "
+            f"{(*batch, len(model.names))}; got shape {given.shape}."
+        ) from None
+    return jnp.asarray(starts.reshape(-1, len(model.names)), jnp.float32)
+
+
+def _spread_starts(model: ScoreModel, rows: Any, num: int) -> Any:
+    """Choose where to begin: the likeliest of a spread of points, or the centre for a model without a density."""
     centre = (model.low + model.high) / 2
     if not model.has_density:
         return jnp.broadcast_to(jnp.asarray(centre, jnp.float32), (num, len(model.names)))

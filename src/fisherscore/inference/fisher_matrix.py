@@ -4,13 +4,14 @@ Errors of everything derived from it (covariances, marginal σ) come from ``draw
 estimate does, carried through the same arithmetic.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from .._support.arguments import as_finite, as_indices, check_names
+from .._support.arguments import as_finite, as_indices, as_names, check_names
 from .._support.text import columns, html_table, with_errors
 from ..errors import ArgumentError
 
@@ -42,10 +43,16 @@ class FisherMatrix:
 
     def __post_init__(self) -> None:
         matrix = as_finite(self.matrix, "matrix")
-        p = len(self.names)
+        p = max(1, len(self.names)) if isinstance(self.names, Sized) else 1
+        object.__setattr__(self, "names", as_names(self.names, p))
         if matrix.shape != (p, p) or not np.allclose(matrix, matrix.T, rtol=1e-6, atol=1e-9 * np.abs(matrix).max()):
             raise ArgumentError(f"matrix: expected a symmetric matrix of shape ({p}, {p}), got {matrix.shape}.")
         object.__setattr__(self, "matrix", matrix)
+        if self.draws is not None:
+            draws = np.asarray(self.draws)
+            if draws.ndim != 3 or draws.shape[1:] != (p, p):
+                raise ArgumentError(f"draws: expected replicates of shape (num, {p}, {p}), got {draws.shape}.")
+            object.__setattr__(self, "draws", draws)
 
     @property
     def error(self) -> np.ndarray | None:
@@ -155,11 +162,13 @@ class FisherMatrix:
         """Return the information in many independent observations like this one.
 
         Args:
-            number: How many.
+            number: How many: a number above 0.
 
         Returns:
             ``number`` times this matrix.
         """
+        if isinstance(number, bool) or not isinstance(number, Real) or not 0 < number < np.inf:
+            raise ArgumentError(f"number: expected a number above 0, got {number!r}.")
         return self._mapped(lambda m: number * m, np.arange(len(self.names)))
 
     def degenerate_direction(self) -> str | None:

@@ -180,12 +180,12 @@ class Forecast:
         parts = {k: getattr(self, k).add(getattr(other, k)) for k in _ESTIMATES}
         own = dict(zip(self.names, self.theta0, strict=True))
         theirs = dict(zip(other.names, other.theta0, strict=True))
-        for name in set(own) & set(theirs):
-            if abs(own[name] - theirs[name]) > 0.1 * min(1 / np.sqrt(np.diagonal(self.fisher))):
-                raise ArgumentError(
-                    f"other: forecasts at different parameters do not add: {name!r} is {own[name]:.6g} here and "
-                    f"{theirs[name]:.6g} there. Forecast both at the same theta0."
-                )
+        name = displaced(self, theirs) or displaced(other, own)
+        if name is not None:
+            raise ArgumentError(
+                f"other: forecasts at different parameters do not add: {name!r} is {own[name]:.6g} here and "
+                f"{theirs[name]:.6g} there. Forecast both at the same theta0."
+            )
         theta0 = np.array([(theirs | own)[n] for n in parts["plug_in"].names])
         return Forecast(theta0, **parts, num_simulations=self.num_simulations + other.num_simulations)
 
@@ -193,7 +193,7 @@ class Forecast:
         """Return the forecast for many independent observations like this one.
 
         Args:
-            number: How many.
+            number: How many: a number above 0.
 
         Returns:
             The forecast with ``number`` times the information.
@@ -297,3 +297,14 @@ class Forecast:
         by_name = dict(zip(self.names, self.theta0, strict=True))
         theta0 = np.array([by_name.get(n, np.nan) for n in parts["plug_in"].names])
         return Forecast(theta0, **parts, num_simulations=self.num_simulations)
+
+
+def displaced(forecast: Forecast, theta: Mapping[str, float]) -> str | None:
+    """Name a parameter whose value in ``theta`` is not that of the forecast, or None.
+
+    Values are the same within a tenth of the parameter's own conditional σ, over which a Fisher matrix hardly changes.
+    """
+    with np.errstate(divide="ignore"):  # a parameter that the data do not constrain may have any value
+        allowed = 0.1 * forecast.conditional_sigma
+    places = zip(forecast.names, forecast.theta0, allowed, strict=True)
+    return next((n for n, at, step in places if n in theta and abs(theta[n] - at) > step), None)

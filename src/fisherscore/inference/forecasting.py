@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.arguments import as_count, as_seed, as_theta
+from .._support.arguments import as_count, as_seed, as_theta, refuse_outside
 from ..errors import ArgumentError, FisherScoreWarning
 from ..score.combined import CombinedScore
 from ..score.model import ScoreModel
@@ -74,7 +74,7 @@ def forecast(
             f"theta0: expected one point of shape ({len(model.names)},), got shape {theta.shape}. For many points use "
             "forecast_grid."
         )
-    _refuse_outside(model, theta[None], "theta0")
+    refuse_outside(theta, model, "theta0")
     point = _Point(model, theta, simulator.with_names(model.names), engine_for(simulator, workers, dask), as_seed(seed))
     return point.forecast(num_simulations)
 
@@ -113,8 +113,13 @@ def forecast_grid(
     theta = _checked(model, theta0s, simulator, "theta0s")
     if theta.ndim != 2:
         raise ArgumentError(f"theta0s: expected points of shape (n, {len(model.names)}), got shape {theta.shape}.")
-    _refuse_outside(model, theta, "theta0s")
+    refuse_outside(theta, model, "theta0s")
     engine, named, first = engine_for(simulator, workers, dask), simulator.with_names(model.names), as_seed(seed)
+    if first + len(theta) > 2**63:
+        raise ArgumentError(
+            f"seed: expected that of the last point, seed + {len(theta) - 1}, to be at most 2**63 - 1, got {seed}. "
+            "Choose a smaller seed."
+        )
     points = [_Point(model, row, named, engine, first + i) for i, row in enumerate(theta)]
     return [point.forecast(num_simulations) for point in points]
 
@@ -128,15 +133,6 @@ def _checked(model: Any, theta: Any, simulator: Any, argument: str) -> np.ndarra
     if not isinstance(simulator, Simulator):
         raise ArgumentError(f"simulator: expected a simulator, got {simulator!r}. Wrap a function with from_python.")
     return np.asarray(as_theta(theta, model.names, argument))
-
-
-def _refuse_outside(model: ScoreModel, theta: np.ndarray, argument: str) -> None:
-    for row in theta:
-        if not model.inside(row):
-            region = ", ".join(
-                f"{n} in [{a:.6g}, {b:.6g}]" for n, a, b in zip(model.names, model.low, model.high, strict=True)
-            )
-            raise ArgumentError(f"{argument}: {row.tolist()} lies outside the training region ({region}).")
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,8 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from .. import plot
 from .._support import fields as read
-from .._support.arguments import as_finite, check_names
+from .._support.arguments import as_finite, check_names, is_name
+from .._support.drawing import getdist_names, mathematics
 from .._support.result_folder import ResultFolder
 from .._support.text import columns, html_table
 from ..errors import ArgumentError, MissingExtraError
@@ -150,6 +151,8 @@ class Posterior:
         >>> posterior.derive({"sum": lambda p: p["theta1"] + p["theta2"]}).names
         ('theta1', 'theta2', 'sum')
         """
+        if not isinstance(functions, Mapping):
+            raise ArgumentError(f"functions: expected a mapping from name to function, got {functions!r}.")
         new_units = dict(units or {})
         check_names(new_units, tuple(functions), "units")
         by_name = dict(zip(self.names, self.samples.T, strict=True))
@@ -170,6 +173,8 @@ class Posterior:
         self, name: str, function: Callable[[dict[str, np.ndarray]], Any], by_name: dict[str, np.ndarray]
     ) -> np.ndarray:
         argument = f"functions[{name!r}]"
+        if not is_name(name):
+            raise ArgumentError(f"{argument}: expected a name that is a text and can be printed, got {name!r}.")
         if name in self.names:
             raise ArgumentError(f"{argument}: there is a parameter of that name already. Choose another.")
         if not callable(function):
@@ -262,13 +267,13 @@ class Posterior:
             from getdist import MCSamples
         except ImportError:
             raise MissingExtraError('to_getdist needs GetDist: pip install "fisherscore[inference]"') from None
-        names = _getdist_names(self.names)
+        names = getdist_names(self.names)
         with contextlib.redirect_stdout(io.StringIO()):  # it prints what it removed, which is nothing
             return MCSamples(
                 samples=list(self.chains),
                 loglikes=[-chain for chain in self.log_density],  # GetDist keeps minus the log-density
                 names=names,
-                labels=[_latex(n, u) for n, u in zip(self.names, self.units, strict=True)],
+                labels=[mathematics(n, u) for n, u in zip(self.names, self.units, strict=True)],
                 ranges={name: list(ends) for name, ends in zip(names, self.support, strict=True)},
                 label=label,
                 settings={"ignore_rows": 0},
@@ -302,20 +307,3 @@ def convergence(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return R-hat and the effective number of draws of each parameter, from chains of shape (chains, draws, p)."""
     with np.errstate(divide="ignore", invalid="ignore"):  # a parameter that never moves has neither
         return np.atleast_1d(split_gelman_rubin(chains)), np.atleast_1d(effective_sample_size(chains))
-
-
-def _getdist_names(names: Sequence[str]) -> list[str]:
-    """Make names that GetDist allows, all different."""
-    allowed: list[str] = []
-    for name in names:
-        plain = "".join("_" if c.isspace() or c in "*?" else c for c in name)
-        while plain in allowed:
-            plain += "_"
-        allowed.append(plain)
-    return allowed
-
-
-def _latex(name: str, unit: str) -> str:
-    """Write a plain name as text inside the mathematics GetDist puts around labels."""
-    plain = "".join(f"\\{c}" if c in "_%#&$" else c for c in name + (f" [{unit}]" if unit else ""))
-    return rf"\mathrm{{{plain.replace(' ', chr(92) + ' ')}}}"

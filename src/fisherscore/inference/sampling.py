@@ -192,10 +192,15 @@ def sampler_problems(posterior: Posterior) -> list[str]:
     """Say what is wrong with the chains themselves."""
     problems = []
     r_hat, effective, num = posterior.r_hat.max(), posterior.effective_samples.min(), len(posterior.samples)
-    if posterior.method == "NUTS" and not (r_hat < LARGEST_R_HAT and effective > SMALLEST_ESS):
+    if posterior.method == "NUTS" and not r_hat < LARGEST_R_HAT:
         problems.append(
             f"the chains have not converged or disagree (R-hat up to {r_hat:.2f}, at least {effective:.0f} "
             'effective samples): run longer, or, if there may be several modes, use method="smc"'
+        )
+    elif posterior.method == "NUTS" and not effective > SMALLEST_ESS:
+        problems.append(
+            f"the chains agree (R-hat up to {r_hat:.2f}) but are short: {effective:.0f} effective samples, of which "
+            f"there should be more than {SMALLEST_ESS:.0f}: run longer, with a larger num_samples"
         )
     if posterior.num_divergent > LARGEST_DIVERGENT * num:
         problems.append(

@@ -15,7 +15,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
-from .._support.arguments import as_count, as_seed, as_theta, check_names
+from .._support.arguments import as_count, as_seed, as_theta, check_names, is_name
 from .._support.text import html_table
 from ..errors import ArgumentError
 
@@ -240,7 +240,7 @@ def _pairs(given: Any, argument: str, more: Mapping[str, Any] | None = None) -> 
         raise ArgumentError(f"{argument}: expected at least one parameter, got none.")
     names = [n for n, _ in pairs]
     for name in names:
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        if not is_name(name):
             raise ArgumentError(f"{argument}: expected parameter names that can be printed, got {name!r}.")
         if names.count(name) > 1:
             raise ArgumentError(f"{argument}: parameter name {name!r} is given {names.count(name)} times; use it once.")
