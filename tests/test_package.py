@@ -77,7 +77,16 @@ def test_version_and_bad_arguments(call_cli):
     assert fs.__version__ in call_cli("--version").output
     assert call_cli("run", "nonsense", "--out", "x").exit_code == 2
     assert call_cli("run", "mine.toml", "--out", "x").exit_code == 2
-    assert call_cli("simulate", "mine.toml", "--num-simulations", 100).exit_code == 2
+    for option in (("--seed", 0), ("--num-simulations", 100)):
+        assert call_cli("run", "mine.toml", *option).exit_code == 2
+    for option in (
+        ("--num-simulations", 100),
+        ("--workers", 8),
+        ("--seed", 0),
+        ("--timeout", 3),
+        ("--dask", "nowhere"),
+    ):
+        assert call_cli("simulate", "mine.toml", *option).exit_code == 2
 
 
 def test_score_field_draws_two_parameters_only():
