@@ -64,6 +64,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .simulation.proposal import Proposal as Proposal
     from .simulation.proposal import normal as normal
     from .simulation.proposal import uniform as uniform
+    from .simulation.simulations import Origin as Origin
     from .simulation.simulations import Simulations as Simulations
     from .simulation.simulations import from_table as from_table
     from .simulation.simulator import Simulator as Simulator
@@ -104,7 +105,7 @@ _HOMES = {
     "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe"),
     "inference.sampling": ("sample",),
     "score.model": ("FunctionScore", "ScoreModel"),
-    "simulation.simulations": ("Simulations", "from_table"),
+    "simulation.simulations": ("Origin", "Simulations", "from_table"),
     "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),
     "simulation.status": ("CampaignStatus", "campaign_status"),
     "fitting.train": ("Training",),

@@ -44,6 +44,7 @@ custom: fs.Latent = fs.CustomLatent(sample_latent, log_prob=log_prob_latent)
 
 # Simulations
 sims: fs.Simulations = fs.simulate(simulator, proposal, 2_000, seed=0, latent=custom)
+origin: fs.Origin = sims.origin
 kept: fs.Simulations = fs.simulate(simulator, proposal, 2_000, out="runs/mine", workers=2)
 table: fs.Simulations = fs.from_table(sims.theta, sims.x, proposal)
 stored: fs.Simulations = fs.open_campaign("runs/mine")

@@ -35,6 +35,11 @@ class Origin:
         seed: Seed they were drawn with; None for a table, whose design in θ is unknown.
         num_simulations: How many were made, failures included.
         failure_rate: Fraction of them that failed and were left out by :meth:`Simulations.ok`.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> fs.simulate(problem.simulator, problem.proposal, 10, seed=3).origin
+    Origin(simulator='linear-gaussian', seed=3, num_simulations=10, failure_rate=0.0)
     """
 
     simulator: str
@@ -43,7 +48,11 @@ class Origin:
     failure_rate: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return plain data.
+
+        Returns:
+            The attributes by name.
+        """
         return asdict(self)
 
 
