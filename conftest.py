@@ -5,6 +5,8 @@ their messages that the tests want to see.
 """
 
 import atexit
+import contextlib
+import gc
 import os
 import shutil
 import tempfile
@@ -41,6 +43,22 @@ def check_shapes(function):
 
 
 install_import_hook("fisherscore", "conftest.check_shapes")
+
+
+# Linux gives a process 65,530 memory maps, and every compiled function takes some: without end, compiling crashes.
+MAX_MAPS = 30_000
+
+
+@pytest.fixture(autouse=True)
+def compiled_functions_are_dropped_in_time():
+    """Forget compiled functions after a test once they take many memory maps."""
+    yield
+    with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps:  # not on every system
+        if sum(1 for _ in maps) > MAX_MAPS:
+            import jax
+
+            jax.clear_caches()
+            gc.collect()
 
 
 @pytest.fixture(scope="session")
