@@ -21,9 +21,9 @@ from .parameters import check_point, read_parameters
 from .priors import read_priors
 from .user_code import load_function
 
-_FEWEST_TESTS = 100
+_MIN_TESTS = 100
 # A forecast simulates at its point, and at one on either side of it for each parameter.
-_FEWEST_AT_EACH_POINT = 20
+_MIN_AT_EACH_POINT = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +140,12 @@ def _program(section: Section, folder: Path) -> Simulator:
 def _budget(document: Document, proposal: Proposal) -> dict[str, Any]:
     """Read how many simulations each part of the analysis gets."""
     section = document.section("budget", required=True)
-    fewest_forecast = _FEWEST_AT_EACH_POINT * (2 * proposal.num_parameters + 1)
+    min_forecast = _MIN_AT_EACH_POINT * (2 * proposal.num_parameters + 1)
     num = section.take("simulations", whole(100))
     values = {
         "num_simulations": num,
-        "num_test": section.take("test", whole(_FEWEST_TESTS, or_zero=True), max(1000, num // 2)),
-        "num_forecast": section.take("forecast", whole(fewest_forecast, or_zero=True), max(fewest_forecast, num)),
+        "num_test": section.take("test", whole(_MIN_TESTS, or_zero=True), max(1000, num // 2)),
+        "num_forecast": section.take("forecast", whole(min_forecast, or_zero=True), max(min_forecast, num)),
         "num_posteriors": section.take("posteriors", whole(50, or_zero=True), 100),
     }
     section.finish()

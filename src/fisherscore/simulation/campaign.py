@@ -59,7 +59,7 @@ def simulate(
             device.
         dask: A Dask client or address to run them on instead.
         shard: "2/5" runs the second fifth of the records, for job arrays; :func:`merge_campaigns` joins the folders.
-        progress: Whether to show a progress bar; None: where somebody is watching.
+        progress: Whether to show a progress bar; None shows one in a terminal.
 
     Returns:
         The simulations, failures included.
