@@ -132,17 +132,11 @@ def compare_versions() -> str:
     """Compare the default fit with that of an older version, on the same fresh seeds."""
     results = read("compare_versions")
     old, new = results["versions"]["old"], results["versions"]["new"]
-    rows = [
-        (
-            TITLES[row["problem"]],
-            f"{row['num_simulations']:,}",
-            number(row["mean_old"]),
-            number(row["mean_new"]),
-            number(row["spread"]),
-            "yes" if row["worse_beyond_spread"] else "no",
-        )
-        for row in results["rows"]
-    ]
+    rows = []
+    for row in results["rows"]:
+        numbers = [number(row[key]) for key in ("mean_old", "mean_new", "spread")]
+        worse = "yes" if row["worse_beyond_spread"] else "no"
+        rows.append((TITLES[row["problem"]], f"{row['num_simulations']:,}", *numbers, worse))
     head = ("problem", "simulations", old, new, "spread of one seed", "worse by more than the spread")
     seeds = ", ".join(map(str, results["seeds"]))
     return f"{table(head, rows)}\n\nMeans over the seeds {seeds}, both versions in one run."
@@ -246,16 +240,10 @@ def campaigns() -> str:
     document = read("campaign")
     cost, large = document["overhead"], document["larger_than_memory"]
     head = ("records", "written in (s)", "opened in (s)", "read, shuffled and checked (records / s)", "MB")
-    lines = [
-        (
-            f"{row['records']:,}",
-            f"{row['write_seconds']:.1f}",
-            f"{row['open_seconds']:.2f}",
-            f"{row['read_a_second']:,.0f}",
-            number(row["megabytes"]),
-        )
-        for row in document["ledger"]
-    ]
+    lines = []
+    for row in document["ledger"]:
+        seconds = (f"{row['write_seconds']:.1f}", f"{row['open_seconds']:.2f}")
+        lines.append((f"{row['records']:,}", *seconds, f"{row['read_a_second']:,.0f}", number(row["megabytes"])))
     costs = [
         ("overhead of two workers at 10 ms a run", f"{cost['overhead']:.1%}"),
         ("time to start them", f"{cost['start_up']:.1f} s"),
@@ -270,17 +258,10 @@ def campaigns() -> str:
 
 def kills() -> str:
     """Write what killing coordinators and workers did to the data."""
-    lines = [
-        (
-            who,
-            row["kills"],
-            f"{row['records']:,}",
-            "yes" if row["identical"] else "NO",
-            f"{row['run_again']:,}",
-            row["left_over"],
-        )
-        for who, row in read("kills")["rows"].items()
-    ]
+    lines = []
+    for who, row in read("kills")["rows"].items():
+        same = "yes" if row["identical"] else "NO"
+        lines.append((who, row["kills"], f"{row['records']:,}", same, f"{row['run_again']:,}", row["left_over"]))
     head = ("killed", "times", "records", "data as undisturbed", "records run again", "processes left over")
     return with_versions(table(head, lines), "kills")
 
@@ -310,16 +291,8 @@ def throughput() -> str:
             times = [f"{row[f'{loop}_us_per_step']:,.0f}" for loop in ("plain", "careful", "scanned")]
             ratios = [f"{row[f'ratio_to_{loop}']:.1f}" for loop in ("plain", "careful")]
             lines.append((document["versions"]["device"], row["network"], *times, *ratios))
-    head = (
-        "device",
-        "network",
-        "plain (µs / step)",
-        "careful (µs)",
-        "scanned, ours (µs)",
-        "ratio to plain",
-        "to careful",
-    )
-    return with_versions(table(head, lines), *names)
+    loops = ("plain (µs / step)", "careful (µs)", "scanned, ours (µs)")
+    return with_versions(table(("device", "network", *loops, "ratio to plain", "to careful"), lines), *names)
 
 
 def start_up() -> str:
