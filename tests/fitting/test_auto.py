@@ -96,7 +96,7 @@ def test_existing_simulations_of_any_design_give_the_same_score():
 
 def test_a_table_is_checked():
     proposal = fs.uniform(a=(0.0, 1.0))
-    with pytest.raises(fs.ArgumentError, match="x: expected as many rows"):
+    with pytest.raises(fs.ArgumentError, match="x: expected shape"):
         fs.from_table(np.zeros((3, 1)), np.zeros((2, 4)), proposal)
     with pytest.raises(fs.ArgumentError, match="theta: expected"):
         fs.from_table(np.zeros((3, 2)), np.zeros((3, 4)), proposal)
