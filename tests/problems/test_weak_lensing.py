@@ -117,8 +117,10 @@ def test_score_is_the_gradient_of_the_log_likelihood(problem, draws, scores):
     for theta in jnp.array([[0.22, 0.88], [0.38, 0.72]]):
         expected = np.stack([gradient(theta, x) for x in draws[:4]])
         score = np.asarray(scores(theta))
-        np.testing.assert_allclose(score[:4], expected, rtol=1e-3)
-        assert not np.allclose(score[4:8], expected, rtol=1e-3)
+        # In units of the largest: a component near zero is the difference of large terms, and has their rounding.
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(score[:4] / size, expected / size, rtol=0.0, atol=1e-4)
+        assert not np.allclose(score[4:8] / size, expected / size, rtol=0.0, atol=1e-4)
 
 
 def test_fisher_matrix_is_the_covariance_of_the_score(problem, scores):
