@@ -204,7 +204,8 @@ class ClosedFormRecipe(Recipe):
 
     def __post_init__(self) -> None:
         if self.form not in CLOSED_FORMS:
-            raise ArgumentError(f"form: expected one of {', '.join(CLOSED_FORMS)}, got {self.form!r}.")
+            hint = ' It is called "quasi_score" since version 0.2.0.' if self.form == "moments" else ""
+            raise ArgumentError(f"form: expected one of {', '.join(CLOSED_FORMS)}, got {self.form!r}.{hint}")
 
     def fit_function(self, sims: Simulations, options: FitOptions) -> FunctionFit:
         """Fit the closed form to x at the parameters it was drawn at.
