@@ -183,6 +183,8 @@ def test_any_name_can_be_drawn(tmp_path):
     for number, axes in enumerate(alone):
         fs.plot.save_figure(axes, tmp_path / f"{number}.png")
     matplotlib.pyplot.close("all")
+    assert all(picture.read_bytes()[:4] == b"\x89PNG" for picture in tmp_path.iterdir())
+    assert len(list(tmp_path.iterdir())) == 1 + len(alone)
 
 
 def test_a_constant_parameter_is_left_out_of_the_picture():
