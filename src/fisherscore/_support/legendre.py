@@ -67,6 +67,22 @@ def legendre_gradient(u: np.ndarray, exponents: Exponents) -> np.ndarray:
     )
 
 
+@functools.lru_cache(maxsize=16)
+def derivative_matrices(exponents: Exponents) -> np.ndarray:
+    """Give D (p, terms, terms) with ∂_j Σ_t c_t B_t = Σ_t (D_j c)_t B_t: derivatives of polynomials are polynomials."""
+    place = {e: t for t, e in enumerate(exponents)}
+    num_parameters = len(exponents[0])
+    matrices = np.zeros((num_parameters, len(exponents), len(exponents)))
+    for t, e in enumerate(exponents):
+        for j, n in enumerate(e):
+            # P_n' = Σ (2k + 1) P_k over k = n − 1, n − 3, ...
+            for k in range(n - 1, -1, -2):
+                lower = (*e[:j], k, *e[j + 1 :])
+                matrices[j, place[lower], t] = math.sqrt((2 * n + 1) * (2 * k + 1))
+    matrices.setflags(write=False)
+    return matrices
+
+
 @dataclass(frozen=True)
 class Basis:
     """All products of Legendre polynomials of p parameters up to a total degree, the constant first."""
@@ -90,6 +106,11 @@ class Basis:
     def __call__(self, u: Any, array_module: Any = np) -> Any:
         """Evaluate all terms at u of shape (..., p), in NumPy or in JAX."""
         return legendre(u, self.exponents, array_module)
+
+    @property
+    def derivatives(self) -> np.ndarray:
+        """The matrices that differentiate coefficients: see :func:`derivative_matrices`."""
+        return derivative_matrices(self.exponents)
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Differentiate all terms at points (n, p); shape (n, terms, p)."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import equinox
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -19,6 +18,7 @@ from ..score.model import Provenance
 from ..score.standardize import Standardizer
 from ..score.training_summary import TrainingSummary
 from ..simulation.simulations import Simulations
+from .data import Rows
 
 # Training rows from which the Fisher surface and the spread of x are estimated; more would not sharpen them.
 _NUM_REMEMBERED = 50_000
@@ -67,8 +67,8 @@ def _training_summary(fitted: FunctionFit) -> TrainingSummary:
     """Let the model remember its training data, or a good part of them."""
     rows = slice(0, _NUM_REMEMBERED)
     theta, x = fitted.standardizer.inputs(fitted.theta[rows], fitted.sims.x[rows])
-    score = jax.jit(jax.vmap(fitted.function))(jnp.asarray(theta, jnp.float32), jnp.asarray(x, jnp.float32))
-    return TrainingSummary.of(theta, x, np.asarray(score, np.float64))
+    score = Rows(theta, x.reshape(len(x), -1)).scores(fitted.function)
+    return TrainingSummary.of(theta, x, score)
 
 
 def _provenance(sims: Simulations, origin: FitOrigin) -> dict[str, Any]:

@@ -81,12 +81,12 @@ def _screened(rows: Rows, closed_forms: Sequence[str], rng: np.random.Generator)
 
 
 def _weighed_forms(rows: Rows, names: Sequence[str], rng: np.random.Generator) -> WeighedForms:
-    """Weigh closed forms by cross-validation, and fit those with weight to all rows."""
+    """Fit closed forms to all rows, weigh them by cross-validation, and keep those with weight."""
     regime = regime_of(len(rows))
+    fitted: dict[str, Potential] = {name: CLOSED_FORMS[name].fit(rows.points, rows.x) for name in names}
     validation = cross_validate(rows, names, regime.split(len(rows), rng))
     weights = regime.weights(validation)
-    members: dict[str, Potential] = {n: CLOSED_FORMS[n].fit(rows.u, rows.x) for n, w in weights.items() if w > 0}
-    return WeighedForms(members, weights, validation)
+    return WeighedForms({n: fitted[n] for n, w in weights.items() if w > 0}, weights, validation)
 
 
 def _stack(members: dict[str, Potential], weights: dict[str, float], rows: Rows) -> Stack:

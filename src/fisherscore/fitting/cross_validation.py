@@ -7,6 +7,7 @@ import numpy as np
 
 from ..potentials.base import ClosedForm
 from ..potentials.closed_forms import CLOSED_FORMS
+from ..potentials.points import Points
 from .data import Rows
 from .implicit_risk import ImplicitRisk, Terms, edge_weights, inverse_information
 
@@ -54,18 +55,23 @@ def first_points(rows: Rows) -> Rows:
 
 
 def cross_validate(rows: Rows, names: Sequence[str], parts: list[np.ndarray]) -> CrossValidation:
-    """Fit every closed form with each part left out in turn."""
+    """Fit every closed form with each part left out in turn.
+
+    Where they are fitted to all rows first, these fits start from there.
+    """
     fits: dict[str, list[ClosedForm]] = {name: [] for name in names}
     for part in parts:
         rest = rows.without(part)
+        points = Points(rest.u, whole=rows.points)
         for name in names:
-            fits[name].append(CLOSED_FORMS[name].fit(rest.u, rest.x))
-    points = first_points(rows)
-    scores = {name: np.stack([points.scores(f) for f in each]) for name, each in fits.items()}
+            fits[name].append(CLOSED_FORMS[name].fit(points, rest.x))
+    compared = first_points(rows)
+    scores = {name: np.stack([compared.scores(f) for f in each]) for name, each in fits.items()}
     metric = inverse_information([s[0] for s in scores.values()], rows.num_parameters)
+    held_out = [rows.take(part) for part in parts]
     terms = {
-        name: Terms.concatenate([Terms.of(f, rows.take(part), metric) for f, part in zip(each, parts, strict=True)])
+        name: Terms.concatenate([Terms.of(f, part, metric) for f, part in zip(each, held_out, strict=True)])
         for name, each in fits.items()
     }
     risk = ImplicitRisk(edge_weights(rows.u[np.concatenate(parts)]), metric)
-    return CrossValidation(parts=parts, points=points, fits=fits, scores=scores, terms=terms, risk=risk)
+    return CrossValidation(parts=parts, points=compared, fits=fits, scores=scores, terms=terms, risk=risk)

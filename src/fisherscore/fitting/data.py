@@ -1,14 +1,21 @@
 """Rows as fits see them: data drawn at parameters scaled to [−1, 1]."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ..potentials.base import ScoreFunction
+from .._support.rows import rows_in_turn
+from ..potentials.base import ClosedForm, Evaluation, Frame, ScoreFunction
+from ..potentials.points import Points
+from ..potentials.stack import Stack
+
+_ROWS_AT_ONCE = 4_096
+# From this many numbers on (rows × data × parameters), a compiled evaluation repays its compilation.
+_MANY_NUMBERS = 2e7
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +24,11 @@ class Rows:
 
     u: np.ndarray
     x: np.ndarray
+
+    @cached_property
+    def points(self) -> Points:
+        """The parameters, with what closed forms need of them."""
+        return Points(self.u)
 
     def __len__(self) -> int:
         return len(self.u)
@@ -41,8 +53,24 @@ class Rows:
 
     def scores(self, function: ScoreFunction) -> np.ndarray:
         """Evaluate a score at every row, shape (n, p)."""
-        u, x = jnp.asarray(self.u, jnp.float32), jnp.asarray(self.x, jnp.float32)
-        return np.asarray(_evaluate(function, u, x), np.float64)
+        if self.is_evaluated_in_numpy(function):
+            return self.evaluate(function, Frame(np.eye(self.num_parameters))).scores
+        arrays = (np.asarray(self.u, np.float32), np.asarray(self.x, np.float32))
+        scores = rows_in_turn(lambda *part: _evaluate(function, *part), arrays, _ROWS_AT_ONCE)
+        return np.asarray(scores, np.float64)
+
+    def is_evaluated_in_numpy(self, function: ScoreFunction) -> bool:
+        """Say whether a function is made of closed forms alone, and the rows so few that compiling does not pay."""
+        members = function.members if isinstance(function, Stack) else (function,)
+        return all(isinstance(m, ClosedForm) for m in members) and self.x.size * self.num_parameters < _MANY_NUMBERS
+
+    def evaluate(self, function: Any, frame: Frame) -> Evaluation:
+        """Evaluate closed forms, or a weighted sum of them, in NumPy."""
+        if not isinstance(function, Stack):
+            return function.evaluate(self.points, self.x, frame)
+        parts = [member.evaluate(self.points, self.x, frame) for member in function.members]
+        weights = np.asarray(function.weights, np.float64)
+        return Evaluation(*(sum(w * a for w, a in zip(weights, each, strict=True)) for each in zip(*parts, strict=True)))
 
 
 @eqx.filter_jit

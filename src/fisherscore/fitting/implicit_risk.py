@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from scipy.optimize import nnls
 
 from .._support.rows import rows_in_turn
-from ..potentials.base import ScoreFunction
+from ..potentials.base import Frame, ScoreFunction
 from .data import Rows
 
 # The weight rises from zero at the edge to one at this fraction of the half range inside.
@@ -44,8 +44,21 @@ def edge_weight(u: Float[Array, " params"]) -> Float[Array, ""]:
 
 
 def edge_weights(u: np.ndarray) -> np.ndarray:
-    """Compute the edge weight of every row."""
-    return np.asarray(jax.jit(jax.vmap(edge_weight))(jnp.asarray(u, jnp.float32)), np.float64)
+    """Compute the edge weight of every row, in NumPy."""
+    return np.prod(_edge_factors(u)[0], axis=1)
+
+
+def edge_weight_gradients(u: np.ndarray) -> np.ndarray:
+    """Differentiate the edge weight at every row, (n, p)."""
+    factors, slopes = _edge_factors(u)
+    others = [np.prod(np.delete(factors, j, axis=1), axis=1) for j in range(u.shape[1])]
+    return slopes * np.stack(others, axis=1)
+
+
+def _edge_factors(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give the factor of every parameter in the edge weight, and its derivative."""
+    inside = np.clip((1.0 - np.abs(u)) / _EDGE, 0.0, 1.0)
+    return inside**2 * (3.0 - 2.0 * inside), -np.sign(u) * 6.0 * inside * (1.0 - inside) / _EDGE
 
 
 def inverse_information(scores: Sequence[np.ndarray], num_parameters: int) -> np.ndarray:
@@ -70,6 +83,12 @@ class Terms:
     @classmethod
     def of(cls, function: ScoreFunction, rows: Rows, metric: np.ndarray) -> "Terms":
         """Evaluate a function's score and the divergence of ω(u) · metric · score at every row."""
+        if rows.is_evaluated_in_numpy(function):
+            frame = Frame.of_metric(metric)
+            along, traces = rows.evaluate(function, frame)
+            slopes = edge_weight_gradients(rows.u) @ frame.directions
+            divergences = np.sum(slopes * along, axis=1) + edge_weights(rows.u) * traces
+            return cls(along @ np.linalg.inv(frame.directions), divergences)
         arrays = (np.asarray(rows.u, np.float32), np.asarray(rows.x, np.float32))
         matrix = np.asarray(metric, np.float32)
         table = rows_in_turn(lambda *part: _score_and_divergence(function, matrix, *part), arrays, _ROWS_AT_ONCE)

@@ -115,7 +115,7 @@ class Many(Some):
         fits = []
         for sample in samples:
             quarter = rows.take(sample)
-            scores = {n: points.scores(CLOSED_FORMS[n].fit(quarter.u, quarter.x)) for n in forms.members}
+            scores = {n: points.scores(CLOSED_FORMS[n].fit(quarter.points, quarter.x)) for n in forms.members}
             fits.append(PartialFit(0.25, forms.weighted_sum(scores, points.u.shape)))
         return fits
 

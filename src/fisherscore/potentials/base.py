@@ -10,13 +10,16 @@ stores. Names of the registry stand in saved files: they never change.
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+from .._support.legendre import Basis
+from .points import Points
 
 
 class ScoreFunction(eqx.Module):
@@ -44,15 +47,57 @@ class Potential(ScoreFunction):
         return jax.grad(self.potential)(theta, x)
 
 
+class Evaluation(NamedTuple):
+    """Scores along the directions of a frame (n, directions), and the trace of their Jacobians in it (n,)."""
+
+    scores: np.ndarray
+    traces: np.ndarray
+
+
+class Frame:
+    """Directions in which functions of θ are differentiated: the columns of a matrix F (p, directions).
+
+    Traces in it are tr(Fᵀ H F), those of a Hessian H in the metric F Fᵀ.
+    """
+
+    def __init__(self, directions: np.ndarray):
+        self.directions = np.asarray(directions, np.float64)
+        self._matrices: dict[Basis, np.ndarray] = {}
+
+    @classmethod
+    def of_metric(cls, metric: np.ndarray) -> "Frame":
+        """Take the columns of a metric's Cholesky factor."""
+        return cls(np.linalg.cholesky(metric))
+
+    def derivatives(self, basis: Basis) -> np.ndarray:
+        """Give the matrices (directions, terms, terms) that differentiate coefficients."""
+        if basis not in self._matrices:
+            self._matrices[basis] = np.tensordot(self.directions.T, basis.derivatives, 1)
+        return self._matrices[basis]
+
+    def differentiated(self, basis: Basis, coefficients: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Give coefficients (terms, ...) in double precision, those of derivatives, and of the sum of second ones."""
+        own, matrices = np.asarray(coefficients, np.float64), self.derivatives(basis)
+        slopes = matrices @ own
+        return own, slopes, np.einsum("kst,kti->si", matrices, slopes, optimize=True)
+
+
 class ClosedForm(Potential):
-    """Base of potentials with a fit of their own, for up to ``max_data`` data."""
+    """Base of potentials with a fit of their own, for up to ``max_data`` data.
+
+    They are evaluated in JAX like every other score, and at many rows in NumPy, with nothing to compile.
+    """
 
     max_data: ClassVar[int]
 
     @classmethod
     @abc.abstractmethod
-    def fit(cls, u: np.ndarray, rows: np.ndarray) -> Self:
+    def fit(cls, u: np.ndarray | Points, rows: np.ndarray) -> Self:
         """Fit standardised rows (n, d) drawn at parameters u (n, p), scaled to [−1, 1]."""
+
+    @abc.abstractmethod
+    def evaluate(self, points: Points, x: np.ndarray, frame: Frame) -> Evaluation:
+        """Give scores of rows x (n, d) drawn at points, and the trace of their Jacobians, in double precision."""
 
     def _filled(self, **arrays: np.ndarray) -> Self:
         """Return a copy that holds the fitted arrays, in single precision."""

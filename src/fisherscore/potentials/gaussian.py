@@ -13,6 +13,7 @@ and a held-out comparison says so.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
@@ -21,8 +22,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support.legendre import Basis
-from .base import ClosedForm, register
-from .shrinkage import NormalEquations, shrink
+from .base import ClosedForm, Evaluation, Frame, register
+from .points import Points
+from .shrinkage import shrink
 
 _MAX_TERMS = 300
 _NUM_ROUNDS = 3
@@ -52,11 +54,21 @@ class Gaussian(ClosedForm):
         self.whitening = jnp.eye(data_size)
 
     @classmethod
-    def fit(cls, u: np.ndarray, rows: np.ndarray) -> Self:
+    def fit(cls, u: np.ndarray | Points, rows: np.ndarray) -> Self:
         """Fit mean and covariance to standardised rows (n, d) drawn at u in [−1, 1]^p."""
-        fitted = fit_mean_and_covariance(u, rows)
-        form = cls(u.shape[1], rows.shape[1], degree=fitted.basis.degree)
+        points = Points.of(u)
+        fitted = fit_mean_and_covariance(points, rows)
+        form = cls(points.num_parameters, rows.shape[1], degree=fitted.basis.degree)
         return form._filled(mean=fitted.mean, whitening=fitted.whitening)
+
+    def evaluate(self, points: Points, x: np.ndarray, frame: Frame) -> Evaluation:
+        """Give scores and the trace of their Jacobians; with v = Wr and w = W∂μ these are w·v and W∂²μ·v − w·w."""
+        values, whitening = points.values(self.basis), np.asarray(self.whitening, np.float64)
+        mean, slopes, curvature = (c @ whitening.T for c in frame.differentiated(self.basis, self.mean))
+        white = x @ whitening.T - values @ mean
+        moved = values @ slopes  # (directions, n, data)
+        trace = np.sum((values @ curvature) * white, axis=1) - np.einsum("kni,kni->n", moved, moved)
+        return Evaluation(np.einsum("kni,ni->nk", moved, white), trace)
 
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
         """Give −½ |W (x − μ(θ))|²."""
@@ -76,25 +88,35 @@ class MeanAndCovariance:
     mean: np.ndarray
     whitening: np.ndarray
 
+    @cached_property
+    def white_mean(self) -> np.ndarray:
+        """Coefficients of the mean of whitened data."""
+        return self.mean @ self.whitening.T
 
-def fit_mean_and_covariance(u: np.ndarray, rows: np.ndarray, max_terms: int = _MAX_TERMS) -> MeanAndCovariance:
-    """Fit mean and covariance to standardised rows (n, d) drawn at u in [−1, 1]^p."""
+
+def fit_mean_and_covariance(
+    points: Points, rows: np.ndarray, max_terms: int = _MAX_TERMS, name: str = "data"
+) -> MeanAndCovariance:
+    """Fit mean and covariance to standardised rows (n, d) drawn at points; closed forms of the same data share it."""
+    basis = Basis.affordable(points.num_parameters, len(rows), max_terms)
+    return points.once(("gaussian", basis, name), lambda: _mean_and_covariance(points, rows, basis))
+
+
+def _mean_and_covariance(points: Points, rows: np.ndarray, basis: Basis) -> MeanAndCovariance:
     num, size = rows.shape
-    p = u.shape[1]
-    basis = Basis.affordable(p, num, max_terms)
-    design = basis(u)
-    gram = design.T @ design
-    rough = Basis(p, 2 if num > 4 * len(Basis(p, 2)) else 1)(u)
+    p = points.num_parameters
+    design, spectra = points.values(basis), points.spectra(basis)
+    rough = points.values(Basis(p, 2 if num > 4 * len(Basis(p, 2)) else 1))
     movement = np.linalg.lstsq(rough, rows, rcond=None)[0]
     covariance = sparse_covariance(rows - rough @ movement, rough.shape[1])
     num_own = min(rough.shape[1] - 1, size, _NUM_DIRECTIONS)
-    columns = [[i] for i in range(num_own)] + ([list(range(num_own, size))] if num_own < size else [])
+    columns = [slice(i, i + 1) for i in range(num_own)] + ([slice(num_own, size)] if num_own < size else [])
+    raw = design.T @ rows
     for _ in range(_NUM_ROUNDS):
         lower = np.linalg.cholesky(covariance)
-        whitened = np.linalg.solve(lower, rows.T).T
         rotation = np.linalg.svd(np.linalg.solve(lower, movement[1:].T), full_matrices=True)[0]
-        products = design.T @ (whitened @ rotation)
-        parts = [shrink(NormalEquations(gram, products[:, c]), basis, shared=True) for c in columns]
+        products = np.linalg.solve(lower, raw.T).T @ rotation
+        parts = [shrink(spectra, products[:, c], shared=True) for c in columns]
         mean = np.hstack([part.coefficients for part in parts]) @ rotation.T @ lower.T
         freedom = float(np.concatenate([part.freedom for part in parts]).mean())
         covariance = sparse_covariance(rows - design @ mean, freedom)
@@ -108,39 +130,64 @@ def sparse_covariance(residuals: np.ndarray, freedom: float) -> np.ndarray:
     # A column that never varies must not be infinitely sure.
     scale = np.sqrt(variance + _FLOOR * max(float(variance.max()), 1e-30))
     rows = residuals / scale
-    folds = np.arange(num) % _NUM_FOLDS
+    whole = _Moments.of(rows)
+    parts = [_Moments.of(rows[k::_NUM_FOLDS]) for k in range(_NUM_FOLDS)]
     candidates = [None, *_THRESHOLDS] if size > 1 else [None]
-    values = [
-        sum(_log_likelihood(_correlation(rows[folds != k], c), rows[folds == k]) for k in range(_NUM_FOLDS))
-        for c in candidates
-    ]
-    correlation = _correlation(rows, candidates[int(np.argmax(values))])
-    if not np.isfinite(_log_likelihood(correlation, rows[:1])):
-        correlation = _correlation(rows, None)
+    values = np.zeros(len(candidates))
+    for part in parts:
+        rest = whole.without(part)
+        correlations = np.stack([rest.correlation(c) for c in candidates])
+        values += part.log_likelihoods(correlations)
+    correlation = whole.correlation(candidates[int(np.argmax(values))])
+    if not np.isfinite(whole.log_likelihoods(correlation[None])[0]):
+        correlation = whole.correlation(None)
     unit = np.sqrt(np.diagonal(correlation))
     return correlation / np.outer(unit, unit) * np.outer(scale, scale)
 
 
-def _correlation(rows: np.ndarray, threshold: float | None) -> np.ndarray:
-    """Correlate scaled rows; without a threshold shrink all correlations, with one drop the insignificant."""
-    num, size = rows.shape
-    raw = rows.T @ rows / num
-    variance = np.maximum((rows**2).T @ (rows**2) / num - raw**2, 0.0) / num
-    diagonal = np.eye(size, dtype=bool)
-    if threshold is None:
-        off = ~diagonal
-        total = float(np.sum(raw[off] ** 2))
-        keep = 1.0 - min(1.0, float(variance[off].sum()) / total) if total > 0 else 0.0
-        raw = np.where(diagonal, raw, keep * raw)
-    else:
-        raw = np.where(diagonal | (np.abs(raw) > threshold * np.sqrt(variance)), raw, 0.0)
-    return raw + _FLOOR * np.diag(np.maximum(np.diagonal(raw), 1e-30)) + 1e-30 * np.eye(size)
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Sums of products of the columns of scaled rows, and of the products of their squares."""
+
+    num: int
+    products: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> "_Moments":
+        return cls(len(rows), rows.T @ rows, (rows**2).T @ (rows**2))
+
+    def without(self, part: "_Moments") -> "_Moments":
+        return _Moments(self.num - part.num, self.products - part.products, self.squares - part.squares)
+
+    def correlation(self, threshold: float | None) -> np.ndarray:
+        """Correlate the columns; without a threshold shrink all correlations, with one drop the insignificant."""
+        raw = self.products / self.num
+        variance = np.maximum(self.squares / self.num - raw**2, 0.0) / self.num
+        diagonal = np.eye(len(raw), dtype=bool)
+        if threshold is None:
+            off = ~diagonal
+            total = float(np.sum(raw[off] ** 2))
+            keep = 1.0 - min(1.0, float(variance[off].sum()) / total) if total > 0 else 0.0
+            raw = np.where(diagonal, raw, keep * raw)
+        else:
+            raw = np.where(diagonal | (np.abs(raw) > threshold * np.sqrt(variance)), raw, 0.0)
+        return raw + _FLOOR * np.diag(np.maximum(np.diagonal(raw), 1e-30)) + 1e-30 * np.eye(len(raw))
+
+    def log_likelihoods(self, correlations: np.ndarray) -> np.ndarray:
+        """Give the log-likelihood of the rows for several correlations (choices, d, d); −inf where one is singular."""
+        signs, logs = np.linalg.slogdet(correlations)
+        values = np.full(len(correlations), -np.inf)
+        good = np.array([s > 0 and _is_positive(c) for s, c in zip(signs, correlations, strict=True)])
+        if good.any():
+            traces = np.trace(np.linalg.solve(correlations[good], self.products), axis1=1, axis2=2)
+            values[good] = -0.5 * (traces + self.num * logs[good])
+        return values
 
 
-def _log_likelihood(correlation: np.ndarray, rows: np.ndarray) -> float:
+def _is_positive(matrix: np.ndarray) -> bool:
     try:
-        lower = np.linalg.cholesky(correlation)
+        np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
-        return -np.inf
-    white = np.linalg.solve(lower, rows.T)
-    return float(-0.5 * np.sum(white**2) - len(rows) * np.sum(np.log(np.diagonal(lower))))
+        return False
+    return True

@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import norm
 
-from .base import ClosedForm, Potential, build_potential, describe, register
+from .base import ClosedForm, Evaluation, Frame, Potential, build_potential, describe, register
 from .location_scale import LocationScale
+from .points import Points
 
 _NUM_KNOTS = 101
 # Few rows do not tell five components apart.
@@ -42,19 +43,24 @@ class Mapped(ClosedForm):
         self.inner = build_potential(inner, num_parameters, data_size, key=key)
 
     @classmethod
-    def fit(cls, u: np.ndarray, rows: np.ndarray) -> Self:
+    def fit(cls, u: np.ndarray | Points, rows: np.ndarray) -> Self:
         """Map every datum of rows (n, d) to a normal, and fit the images at u in [−1, 1]^p."""
+        points = Points.of(u)
         pairs = [_quantile_map(column) for column in rows.T]
         knots, values = (np.stack(a) for a in zip(*pairs, strict=True))
-        shell = {"architecture": "gaussian_baseline", "settings": {"degree": 1}}  # replaced below
-        form = cls(u.shape[1], rows.shape[1], num_knots=_NUM_KNOTS, inner=shell)._filled(knots=knots, values=values)
-        images = np.asarray(jax.jit(jax.vmap(form.mapped))(jnp.asarray(rows, jnp.float32)), np.float64)
+        images = _images(rows, knots, values)
         spread = images.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0)
-        num_components = 5 if len(u) >= _MANY_ROWS else 3
-        inner = LocationScale.fit_components(u, images / scale, num_components=num_components)
-        scaled = form.values / jnp.asarray(scale[:, None], jnp.float32)
-        return eqx.tree_at(lambda f: (f.values, f.inner), form, (scaled, inner))
+        num_components = 5 if len(points) >= _MANY_ROWS else 3
+        inner = LocationScale.fit_components(points, images / scale, num_components=num_components, name="images")
+        form = cls(points.num_parameters, rows.shape[1], num_knots=_NUM_KNOTS, inner=describe(inner))
+        form = form._filled(knots=knots, values=values / scale[:, None])
+        return eqx.tree_at(lambda f: f.inner, form, inner)
+
+    def evaluate(self, points: Points, x: np.ndarray, frame: Frame) -> Evaluation:
+        """Give scores and the trace of their Jacobians, those of the inner potential of the mapped data."""
+        assert isinstance(self.inner, ClosedForm)
+        return self.inner.evaluate(points, _images(x, *np.asarray([self.knots, self.values], np.float64)), frame)
 
     def mapped(self, x: Float[Array, " ..."]) -> Float[Array, " data"]:
         """Map one observation."""
@@ -74,6 +80,14 @@ class Mapped(ClosedForm):
     def settings(self) -> dict[str, Any]:
         """The number of knots and the inner potential."""
         return {"num_knots": self.knots.shape[1], "inner": describe(self.inner)}
+
+
+def _images(rows: np.ndarray, knots: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Map rows (n, d), as :meth:`Mapped.mapped` maps one observation."""
+    before = (values[:, 1] - values[:, 0]) / (knots[:, 1] - knots[:, 0]) * np.minimum(rows - knots[:, 0], 0.0)
+    after = (values[:, -1] - values[:, -2]) / (knots[:, -1] - knots[:, -2]) * np.maximum(rows - knots[:, -1], 0.0)
+    inside = [np.interp(column, k, v) for column, k, v in zip(rows.T, knots, values, strict=True)]
+    return np.stack(inside, axis=1) + np.arcsinh(before) + np.arcsinh(after)
 
 
 def _quantile_map(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

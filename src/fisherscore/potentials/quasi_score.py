@@ -16,8 +16,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support.legendre import Basis
-from .base import ClosedForm, register
-from .location_scale import LocationScaleFit, bounded_log_variance, fit_location_scale
+from .base import ClosedForm, Evaluation, Frame, register
+from .gaussian import fit_mean_and_covariance
+from .location_scale import MAX_TERMS
+from .location_scale_fit import LocationScaleFit, bounded_log_variance, fit_location_scale
+from .points import Points
 
 _MAX_POINTS = 4_000
 _RELATIVE_RIDGE = 1e-9
@@ -38,15 +41,27 @@ class QuasiScore(ClosedForm):
         self.coefficients = jnp.zeros((len(self.basis), data_size + 1))
 
     @classmethod
-    def fit(cls, u: np.ndarray, rows: np.ndarray) -> Self:
+    def fit(cls, u: np.ndarray | Points, rows: np.ndarray) -> Self:
         """Fit mean and covariance as functions of θ, and from them the best score linear in x."""
-        fitted = fit_location_scale(u, rows, num_components=None)
-        points = u[:_MAX_POINTS]
-        gradients = fitted.basis.gradient(points)
-        slopes, offsets, fishers = _linear_scores(fitted, points, gradients)
+        points = Points.of(u)
+        gaussian = fit_mean_and_covariance(points, rows, MAX_TERMS)
+        fitted = fit_location_scale(points, gaussian, rows, num_components=None, name="mean and covariance")
+        at = points.u[:_MAX_POINTS]
+        gradients = gaussian.basis.gradient(at)
+        slopes, offsets, fishers = _linear_scores(fitted, at, gradients)
         scores = np.concatenate([slopes, offsets[:, :, None]], axis=2)  # (n, p, d + 1)
         coefficients = _nearest_gradient(scores, gradients, fishers.mean(axis=0))
-        return cls(u.shape[1], rows.shape[1], degree=fitted.basis.degree)._filled(coefficients=coefficients)
+        form = cls(points.num_parameters, rows.shape[1], degree=gaussian.basis.degree)
+        return form._filled(coefficients=coefficients)
+
+    def evaluate(self, points: Points, x: np.ndarray, frame: Frame) -> Evaluation:
+        """Give scores and the trace of their Jacobians, both linear in x."""
+        values = points.values(self.basis)
+        _, slopes, curvature = frame.differentiated(self.basis, self.coefficients)
+        data = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+        # The data come first: there are fewer numbers in a row than in all its derivatives.
+        along = np.stack([np.sum((data @ slope.T) * values, axis=1) for slope in slopes], axis=1)
+        return Evaluation(along, np.sum((data @ curvature.T) * values, axis=1))
 
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
         """Give η(θ)·x − A(θ)."""
@@ -65,18 +80,19 @@ def _linear_scores(
 
     With U = 1 − L(θ) the mean is μ = (U W)⁻¹ m and the precision Σ⁻¹ = (U W)ᵀ diag(e^−q) (U W).
     """
-    terms = fitted.basis(points)
+    basis, blocks = fitted.gaussian.basis, fitted.blocks
+    terms = basis(points)
     mixing_gradients = fitted.mixing_basis.gradient(points)
-    mixing = np.tensordot(fitted.mixing_basis(points), fitted.mixing, 1)
+    mixing = np.tensordot(fitted.mixing_basis(points), blocks.mixing, 1)
     unmix = np.eye(mixing.shape[1]) - mixing
-    shift = np.linalg.solve(unmix, (terms @ fitted.location)[:, :, None])
-    moved_mixing = np.einsum("nbp,bij,nj->nip", mixing_gradients, fitted.mixing, shift[:, :, 0], optimize=True)
-    moved_shift = np.linalg.solve(unmix, np.einsum("njp,jd->ndp", gradients, fitted.location) + moved_mixing)
-    back = np.linalg.inv(fitted.whitening)
+    shift = np.linalg.solve(unmix, (terms @ blocks.location)[:, :, None])
+    moved_mixing = np.einsum("nbp,bij,nj->nip", mixing_gradients, blocks.mixing, shift[:, :, 0], optimize=True)
+    moved_shift = np.linalg.solve(unmix, np.einsum("njp,jd->ndp", gradients, blocks.location) + moved_mixing)
+    back = np.linalg.inv(fitted.gaussian.whitening)
     mean = shift[:, :, 0] @ back.T
     movement = back @ moved_shift
-    decorrelate = unmix @ fitted.whitening
-    inverse_variance = np.exp(-bounded_log_variance(terms @ fitted.log_variance))
+    decorrelate = unmix @ fitted.gaussian.whitening
+    inverse_variance = np.exp(-bounded_log_variance(terms @ blocks.log_variance))
     slope = np.swapaxes(decorrelate @ movement * inverse_variance[:, :, None], 1, 2) @ decorrelate
     return slope, -np.einsum("npd,nd->np", slope, mean), slope @ movement
 

@@ -1,0 +1,199 @@
+"""How location, scale and correlations that move with θ are fitted: block by block, by Fisher scoring.
+
+With e the data multiplied by the lower triangular whitening matrix of the Gaussian (``potentials.gaussian``), each
+datum given those before it is
+
+    e_i = m_i(θ) + Σ_{j<i} L_ij(θ) e_j + exp(½ q_i(θ)) z_i,    z_i ~ noise of its own shape,
+
+with m, q and L smooth functions of θ (``_support.legendre``). Every block is fitted in turn by Fisher scoring: a
+weighted least squares problem in which empirical Bayes sets the smoothness. A few rounds suffice, since the blocks are
+nearly independent after whitening. All data are fitted at once.
+
+A round is written for NumPy and JAX alike: few rows are fitted in NumPy, where nothing has to be compiled, many on the
+device.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._support.legendre import Basis
+from .._support.precision import double_precision
+from .gaussian import MeanAndCovariance
+from .mixing import Regression, mixing_basis
+from .noise import Noise, first_noise, fit_noise, gaussian_noise
+from .points import Points
+from .shrinkage import Spectra, refine, shrink
+
+_NUM_ROUNDS = 6
+# A fit to a part of the rows starts from that to all of them, and is there after this many.
+_NUM_ROUNDS_FROM_WHOLE = 2
+_MAX_LOG_VARIANCE = 14.0
+_MIN_INFORMATION = 0.02
+_NUM_STEPS = 6
+_FIRST_NOISE_STEPS, _LATER_NOISE_STEPS = 30, 5
+# From this many numbers on, a compiled round repays its compilation.
+_MANY_NUMBERS = 600_000
+
+
+def bounded_log_variance(log_variance: Any, xp: Any = np) -> Any:
+    """Keep a log variance within bounds, in NumPy or in JAX; every evaluation goes through here."""
+    return xp.clip(log_variance, -_MAX_LOG_VARIANCE, _MAX_LOG_VARIANCE)
+
+
+class Blocks(NamedTuple):
+    """What is fitted: location and log variance (terms, data), mixing (terms, data, earlier data), and the noise."""
+
+    location: Any
+    log_variance: Any
+    mixing: Any
+    noise: Noise
+
+
+class LocationScaleFit(NamedTuple):
+    """The fit in double precision, all in Legendre polynomials."""
+
+    gaussian: MeanAndCovariance
+    mixing_basis: Basis
+    blocks: Blocks
+
+
+class _Setting(NamedTuple):
+    """What does not change during a fit."""
+
+    design: Any
+    white: Any
+    spectra: Spectra
+    regression: Regression
+
+
+def fit_location_scale(
+    points: Points, gaussian: MeanAndCovariance, rows: np.ndarray, *, num_components: int | None, name: str
+) -> LocationScaleFit:
+    """Fit standardised rows (n, d) drawn at points, beginning with their Gaussian.
+
+    ``num_components`` is that of the noise; None keeps it Gaussian, so that location and scale are mean and variance.
+    Fits to a part of the rows start from the fit of the same ``name`` to the whole.
+    """
+    num, size = rows.shape
+    white = rows @ gaussian.whitening.T
+    correlations = mixing_basis(points.num_parameters, num, size)
+    start = points.known_of_whole(name)
+    if start is not None and (start.gaussian.basis, start.mixing_basis) != (gaussian.basis, correlations):
+        start = None
+    regression = Regression.of(points.values(correlations), white, correlations)
+    setting = _Setting(points.values(gaussian.basis), white, points.spectra(gaussian.basis), regression)
+    blocks = _first_blocks(setting, gaussian, num_components, start)
+    num_rounds = _NUM_ROUNDS if start is None else _NUM_ROUNDS_FROM_WHOLE
+    best = _best_blocks(setting, blocks, num_rounds, free_noise=num_components is not None, cold=start is None)
+    return points.once(name, lambda: LocationScaleFit(gaussian, correlations, best))
+
+
+def _first_blocks(
+    setting: _Setting, gaussian: MeanAndCovariance, num_components: int | None, start: LocationScaleFit | None
+) -> Blocks:
+    """Begin with the Gaussian; scale, correlations and noise are those of the whole where there is one."""
+    location = gaussian.white_mean
+    size = location.shape[1]
+    if start is not None:
+        return start.blocks._replace(location=location + start.blocks.location - start.gaussian.white_mean)
+    residuals = setting.white - setting.design @ location
+    return Blocks(
+        location=location,
+        log_variance=np.zeros_like(location),
+        mixing=np.zeros((setting.regression.terms.shape[1], size, size)),
+        noise=first_noise(residuals, num_components) if num_components else gaussian_noise(size),
+    )
+
+
+def _best_blocks(setting: _Setting, blocks: Blocks, num_rounds: int, *, free_noise: bool, cold: bool) -> Blocks:
+    """Go through the blocks in turn for as long as the likelihood rises."""
+    best, highest = blocks, -np.inf
+    one_round: Any = _round if setting.white.size * blocks.noise.centres.shape[1] < _MANY_NUMBERS else _device_round
+    for number in range(num_rounds):
+        steps = (_FIRST_NOISE_STEPS if cold and not number else _LATER_NOISE_STEPS) if free_noise else None
+        blocks, value, following = one_round(setting, blocks, steps)
+        value = float(value)
+        if not np.isfinite(value) or value < highest + 1e-5 * abs(highest):
+            best = blocks if value > highest else best
+            break
+        best, highest, blocks = blocks, value, following
+    return jax.tree.map(lambda a: np.asarray(a, np.float64), best)
+
+
+def _round(setting: _Setting, blocks: Blocks, noise_steps: int | None, xp: Any = np) -> tuple[Blocks, Any, Blocks]:
+    """Refit the noise; give the blocks with their mean log-likelihood, and these with all others refitted as well."""
+    width = _width(setting, blocks, xp)
+    z = _residuals(setting, blocks, xp) / width
+    if noise_steps is not None:
+        blocks = blocks._replace(noise=fit_noise(z, blocks.noise, noise_steps, xp))
+    value = (blocks.noise.log_density(z, xp) - xp.log(width)).mean(axis=0).sum()
+    following = _with_scale(setting, blocks, z, xp)
+    following = _with_location(setting, following, xp)
+    return blocks, value, _with_mixing(setting, following, xp)
+
+
+def _width(setting: _Setting, blocks: Blocks, xp: Any) -> Any:
+    """Give the standard deviation exp(½ q) of every datum of every row."""
+    return xp.exp(0.5 * bounded_log_variance(setting.design @ blocks.log_variance, xp))
+
+
+def _residuals(setting: _Setting, blocks: Blocks, xp: Any) -> Any:
+    """Give what location and correlations leave of every datum."""
+    return setting.white - setting.design @ blocks.location - setting.regression.predict(blocks.mixing, xp)
+
+
+def _with_scale(setting: _Setting, blocks: Blocks, z: Any, xp: Any) -> Blocks:
+    """Take a step of Fisher scoring in q: the score of one datum is ½(zψ − 1), its information the same for all."""
+    score = 0.5 * (z * blocks.noise.slope(z, xp) - 1.0)
+    information = xp.maximum(score.var(axis=0), _MIN_INFORMATION)
+    step = setting.design.T @ score + information * (setting.spectra.gram @ blocks.log_variance)
+    return blocks._replace(log_variance=shrink(setting.spectra, step, information, xp=xp).coefficients)
+
+
+def _with_location(setting: _Setting, blocks: Blocks, xp: Any) -> Blocks:
+    """Take a step of Fisher scoring in m, where every row weighs by its own variance."""
+    width = _width(setting, blocks, xp)
+    slopes = blocks.noise.slope(_residuals(setting, blocks, xp) / width, xp)
+    weights = xp.maximum((slopes**2).mean(axis=0), _MIN_INFORMATION) / width**2
+    mean, spectra = weights.mean(axis=0), setting.spectra
+    pull = setting.design.T @ (slopes / width)
+    # As if all rows weighed the same: good enough to choose the smoothness.
+    chosen = shrink(spectra, pull + mean * (spectra.gram @ blocks.location), mean, xp=xp)
+    precision = 1.0 / (spectra.priors[chosen.decay][:, None] * chosen.sizes)
+    precision = xp.concatenate([xp.zeros((1, precision.shape[1])), precision])
+    eigenvalues, directions = spectra.eigenvalues[chosen.decay], spectra.directions[chosen.decay]
+
+    def precondition(residual: Any) -> Any:
+        projected = directions.T @ (residual[1:] - spectra.onto[:, None] * residual[0])
+        rest = directions @ (projected * chosen.sizes / (1.0 + eigenvalues[:, None] * (chosen.sizes * mean)))
+        first = residual[0] / (mean * spectra.gram[0, 0]) - spectra.onto @ rest
+        return xp.concatenate([first[None], rest])
+
+    def operator(columns: Any) -> Any:
+        return setting.design.T @ (weights * (setting.design @ columns)) + precision * columns
+
+    gradient = pull - precision * blocks.location
+    location = refine(operator, precondition, gradient, blocks.location, num_steps=_NUM_STEPS, xp=xp)
+    return blocks._replace(location=location)
+
+
+def _with_mixing(setting: _Setting, blocks: Blocks, xp: Any) -> Blocks:
+    """Take a step of Fisher scoring in L."""
+    width = _width(setting, blocks, xp)
+    slopes = blocks.noise.slope(_residuals(setting, blocks, xp) / width, xp)
+    weights = xp.maximum((slopes**2).mean(axis=0), _MIN_INFORMATION) / width**2
+    return blocks._replace(mixing=setting.regression.step(blocks.mixing, weights, slopes / width, xp))
+
+
+def _device_round(setting: _Setting, blocks: Blocks, noise_steps: int | None) -> tuple[Blocks, Any, Blocks]:
+    """Make a round on the device, in double precision whatever JAX's default is."""
+    with double_precision():
+        return _compiled_round(setting, blocks, noise_steps)
+
+
+@jax.jit
+def _compiled_round(setting: _Setting, blocks: Blocks, noise_steps: int | None) -> tuple[Blocks, Any, Blocks]:
+    return _round(setting, blocks, noise_steps, jnp)
