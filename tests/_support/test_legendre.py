@@ -38,3 +38,11 @@ def test_a_basis_is_the_exponents_and_their_terms():
     assert basis == Basis(2, 5) and len(basis) == 21 and basis.exponents == exponents_up_to(2, 5)
     np.testing.assert_array_equal(basis(u), legendre(u, basis.exponents))
     np.testing.assert_array_equal(basis.gradient(u), legendre_gradient(u, basis.exponents))
+
+
+def test_derivatives_of_coefficients_are_those_of_functions():
+    rng = np.random.default_rng(5)
+    basis = Basis(3, 4)
+    u, coefficients = rng.uniform(-1, 1, (20, 3)), rng.normal(size=len(basis))
+    expected = np.einsum("ntp,t->pn", basis.gradient(u), coefficients)
+    np.testing.assert_allclose(basis(u) @ (basis.derivatives @ coefficients).T, expected.T, rtol=1e-10, atol=1e-10)

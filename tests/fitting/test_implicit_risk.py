@@ -1,12 +1,16 @@
 """Ranking and weighing scores without the truth: implicit score matching under any design."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fisherscore as fs
+from fisherscore.fitting import implicit_risk
 from fisherscore.fitting.data import Rows
 from fisherscore.fitting.implicit_risk import ImplicitRisk, Terms, edge_weights
+from fisherscore.potentials.closed_forms import CLOSED_FORMS
 
 RNG = np.random.default_rng(0)
 SIGMA = 0.3
@@ -132,3 +136,27 @@ def test_a_network_may_take_weight_and_not_give_it():
     assert risk.stack_weights([half, waves])[0] > 1.9
     keep, weight = risk.joint_weights(half, waves)
     assert keep == 1.0 and weight == pytest.approx(0.0, abs=0.1)
+
+
+@pytest.mark.parametrize("form", CLOSED_FORMS)
+def test_closed_forms_in_numpy_are_those_of_automatic_differentiation(form):
+    problem = fs.problems.poisson_counts()
+    sims = fs.simulate(problem.simulator, problem.proposal, 300)
+    centre, half = (problem.proposal.high + problem.proposal.low) / 2, (problem.proposal.high - problem.proposal.low) / 2
+    rows = Rows((sims.theta - centre) / half, (sims.x - sims.x.mean(axis=0)) / sims.x.std(axis=0))
+    function = CLOSED_FORMS[form].fit(rows.u, rows.x)
+    metric = np.array([[1.0, 0.3], [0.3, 0.5]])
+    terms = Terms.of(function, rows, metric)
+    single = [np.asarray(a, np.float32) for a in (metric, rows.u, rows.x)]
+    expected = np.asarray(implicit_risk._score_and_divergence(function, *single))
+    size = np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(terms.scores / size[:-1], expected[:, :-1] / size[:-1], atol=1e-5)
+    np.testing.assert_allclose(terms.divergences / size[-1], expected[:, -1] / size[-1], atol=1e-5)
+    np.testing.assert_allclose(rows.scores(function), terms.scores, atol=1e-8 * size[:-1].max())
+
+
+def test_the_edge_weight_and_its_gradient_in_numpy():
+    u = np.random.default_rng(2).uniform(-1, 1, (200, 3))
+    value, gradient = jax.vmap(jax.value_and_grad(implicit_risk.edge_weight))(jnp.asarray(u, jnp.float32))
+    np.testing.assert_allclose(implicit_risk.edge_weights(u), value, atol=1e-5)
+    np.testing.assert_allclose(implicit_risk.edge_weight_gradients(u), gradient, atol=1e-4)

@@ -67,8 +67,8 @@ class Gaussian(ClosedForm):
         mean, slopes, curvature = (c @ whitening.T for c in frame.differentiated(self.basis, self.mean))
         white = x @ whitening.T - values @ mean
         moved = values @ slopes  # (directions, n, data)
-        trace = np.sum((values @ curvature) * white, axis=1) - np.einsum("kni,kni->n", moved, moved)
-        return Evaluation(np.einsum("kni,ni->nk", moved, white), trace)
+        trace = np.sum((values @ curvature) * white, axis=1) - np.sum(moved**2, axis=(0, 2))
+        return Evaluation((moved * white).sum(axis=2).T, trace)
 
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
         """Give −½ |W (x − μ(θ))|²."""
@@ -110,16 +110,15 @@ def _mean_and_covariance(points: Points, rows: np.ndarray, basis: Basis) -> Mean
     movement = np.linalg.lstsq(rough, rows, rcond=None)[0]
     covariance = sparse_covariance(rows - rough @ movement, rough.shape[1])
     num_own = min(rough.shape[1] - 1, size, _NUM_DIRECTIONS)
-    columns = [slice(i, i + 1) for i in range(num_own)] + ([slice(num_own, size)] if num_own < size else [])
+    groups = np.minimum(np.arange(size), num_own)
     raw = design.T @ rows
     for _ in range(_NUM_ROUNDS):
         lower = np.linalg.cholesky(covariance)
         rotation = np.linalg.svd(np.linalg.solve(lower, movement[1:].T), full_matrices=True)[0]
         products = np.linalg.solve(lower, raw.T).T @ rotation
-        parts = [shrink(spectra, products[:, c], shared=True) for c in columns]
-        mean = np.hstack([part.coefficients for part in parts]) @ rotation.T @ lower.T
-        freedom = float(np.concatenate([part.freedom for part in parts]).mean())
-        covariance = sparse_covariance(rows - design @ mean, freedom)
+        shrunk = shrink(spectra, products, groups=groups)
+        mean = shrunk.coefficients @ rotation.T @ lower.T
+        covariance = sparse_covariance(rows - design @ mean, float(shrunk.freedom.mean()))
     return MeanAndCovariance(basis, mean, np.linalg.inv(np.linalg.cholesky(covariance)))
 
 

@@ -100,7 +100,7 @@ class LocationScale(ClosedForm):
         z = (white - location) * narrow
         slope, steepness = self._slopes(z)
         dz = -(moved * narrow + 0.5 * widened * z)
-        scores = np.einsum("kni,ni->nk", dz, -slope) - 0.5 * widened.sum(axis=2).T
+        scores = -(dz * slope + 0.5 * widened).sum(axis=2).T
         ddz = narrow * (0.5 * np.sum(moved * widened, axis=0) - bent) - 0.5 * bent_width * z
         ddz -= 0.5 * np.sum(widened * dz, axis=0)
         traces = -steepness * np.sum(dz**2, axis=0) - slope * ddz - 0.5 * bent_width

@@ -85,20 +85,18 @@ def fit_location_scale(
         start = None
     regression = Regression.of(points.values(correlations), white, correlations)
     setting = _Setting(points.values(gaussian.basis), white, points.spectra(gaussian.basis), regression)
-    blocks = _first_blocks(setting, gaussian, num_components, start)
-    num_rounds = _NUM_ROUNDS if start is None else _NUM_ROUNDS_FROM_WHOLE
-    best = _best_blocks(setting, blocks, num_rounds, free_noise=num_components is not None, cold=start is None)
+    free_noise = num_components is not None
+    if start is None:
+        best = _best_blocks(setting, _first_blocks(setting, gaussian, num_components), free_noise)
+    else:
+        best = _moved_blocks(setting, _blocks_of_whole(start, gaussian), free_noise)
     return points.once(name, lambda: LocationScaleFit(gaussian, correlations, best))
 
 
-def _first_blocks(
-    setting: _Setting, gaussian: MeanAndCovariance, num_components: int | None, start: LocationScaleFit | None
-) -> Blocks:
-    """Begin with the Gaussian; scale, correlations and noise are those of the whole where there is one."""
+def _first_blocks(setting: _Setting, gaussian: MeanAndCovariance, num_components: int | None) -> Blocks:
+    """Begin with the Gaussian."""
     location = gaussian.white_mean
     size = location.shape[1]
-    if start is not None:
-        return start.blocks._replace(location=location + start.blocks.location - start.gaussian.white_mean)
     residuals = setting.white - setting.design @ location
     return Blocks(
         location=location,
@@ -108,19 +106,43 @@ def _first_blocks(
     )
 
 
-def _best_blocks(setting: _Setting, blocks: Blocks, num_rounds: int, *, free_noise: bool, cold: bool) -> Blocks:
+def _blocks_of_whole(whole: LocationScaleFit, gaussian: MeanAndCovariance) -> Blocks:
+    """Begin a fit to a part with its own Gaussian, and with what the whole added to its."""
+    added = whole.blocks.location - whole.gaussian.white_mean
+    return whole.blocks._replace(location=gaussian.white_mean + added)
+
+
+def _best_blocks(setting: _Setting, blocks: Blocks, free_noise: bool) -> Blocks:
     """Go through the blocks in turn for as long as the likelihood rises."""
     best, highest = blocks, -np.inf
-    one_round: Any = _round if setting.white.size * blocks.noise.centres.shape[1] < _MANY_NUMBERS else _device_round
-    for number in range(num_rounds):
-        steps = (_FIRST_NOISE_STEPS if cold and not number else _LATER_NOISE_STEPS) if free_noise else None
-        blocks, value, following = one_round(setting, blocks, steps)
+    for number in range(_NUM_ROUNDS):
+        steps = (_LATER_NOISE_STEPS if number else _FIRST_NOISE_STEPS) if free_noise else None
+        blocks, value, following = _one_round(setting, blocks, steps)
         value = float(value)
         if not np.isfinite(value) or value < highest + 1e-5 * abs(highest):
             best = blocks if value > highest else best
             break
         best, highest, blocks = blocks, value, following
-    return jax.tree.map(lambda a: np.asarray(a, np.float64), best)
+    return _on_host(best)
+
+
+def _moved_blocks(setting: _Setting, blocks: Blocks, free_noise: bool) -> Blocks:
+    """Go through the blocks a fixed number of times: no part may end where the whole began, which has seen the rest."""
+    steps = _LATER_NOISE_STEPS if free_noise else None
+    for _ in range(_NUM_ROUNDS_FROM_WHOLE):
+        last, value, following = _one_round(setting, blocks, steps)
+        blocks = following if np.isfinite(float(value)) else last
+    return _on_host(blocks)
+
+
+def _one_round(setting: _Setting, blocks: Blocks, noise_steps: int | None) -> tuple[Blocks, Any, Blocks]:
+    """Make a round in NumPy or on the device."""
+    small = setting.white.size * blocks.noise.centres.shape[1] < _MANY_NUMBERS
+    return _round(setting, blocks, noise_steps) if small else _device_round(setting, blocks, noise_steps)
+
+
+def _on_host(blocks: Blocks) -> Blocks:
+    return jax.tree.map(lambda a: np.asarray(a, np.float64), blocks)
 
 
 def _round(setting: _Setting, blocks: Blocks, noise_steps: int | None, xp: Any = np) -> tuple[Blocks, Any, Blocks]:
@@ -162,9 +184,10 @@ def _with_location(setting: _Setting, blocks: Blocks, xp: Any) -> Blocks:
     pull = setting.design.T @ (slopes / width)
     # As if all rows weighed the same: good enough to choose the smoothness.
     chosen = shrink(spectra, pull + mean * (spectra.gram @ blocks.location), mean, xp=xp)
-    precision = 1.0 / (spectra.priors[chosen.decay][:, None] * chosen.sizes)
+    decay = chosen.decay[0]  # that of all
+    precision = 1.0 / (spectra.priors[decay][:, None] * chosen.sizes)
     precision = xp.concatenate([xp.zeros((1, precision.shape[1])), precision])
-    eigenvalues, directions = spectra.eigenvalues[chosen.decay], spectra.directions[chosen.decay]
+    eigenvalues, directions = spectra.eigenvalues[decay], spectra.directions[decay]
 
     def precondition(residual: Any) -> Any:
         projected = directions.T @ (residual[1:] - spectra.onto[:, None] * residual[0])

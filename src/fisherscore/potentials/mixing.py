@@ -79,8 +79,8 @@ class Regression(NamedTuple):
         inverse = self.inverses[chosen]  # (data, all, all)
 
         def precondition(residual: Any) -> Any:
-            half = earlier * xp.einsum("irs,si->ri", inverse, residual)
-            return xp.einsum("isr,si->ri", inverse, half) / mean
+            half = earlier * (inverse @ residual.T[:, :, None])[:, :, 0].T
+            return (xp.swapaxes(inverse, 1, 2) @ half.T[:, :, None])[:, :, 0].T / mean
 
         def operator(columns: Any) -> Any:
             return project(weights * predict(columns)) + precision * columns

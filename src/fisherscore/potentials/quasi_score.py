@@ -86,8 +86,9 @@ def _linear_scores(
     mixing = np.tensordot(fitted.mixing_basis(points), blocks.mixing, 1)
     unmix = np.eye(mixing.shape[1]) - mixing
     shift = np.linalg.solve(unmix, (terms @ blocks.location)[:, :, None])
-    moved_mixing = np.einsum("nbp,bij,nj->nip", mixing_gradients, blocks.mixing, shift[:, :, 0], optimize=True)
-    moved_shift = np.linalg.solve(unmix, np.einsum("njp,jd->ndp", gradients, blocks.location) + moved_mixing)
+    earlier = np.stack([shift[:, :, 0] @ mixing.T for mixing in blocks.mixing], axis=2)  # (n, data, mixing terms)
+    moved_location = np.swapaxes(np.swapaxes(gradients, 1, 2) @ blocks.location, 1, 2)  # (n, data, p)
+    moved_shift = np.linalg.solve(unmix, moved_location + earlier @ mixing_gradients)
     back = np.linalg.inv(fitted.gaussian.whitening)
     mean = shift[:, :, 0] @ back.T
     movement = back @ moved_shift

@@ -28,6 +28,8 @@ _SIZES = np.logspace(-8, 6, 57)
 _COARSE = 4
 # Logarithms of this many numbers are taken at once, as that of their product.
 _PRODUCT = 8
+# In NumPy, decays are gone through one by one where all together would take more numbers than this.
+_MAX_NUMBERS = 5e6
 
 
 class Spectra(NamedTuple):
@@ -58,7 +60,7 @@ class Spectra(NamedTuple):
 class Shrunk(NamedTuple):
     """Fitted coefficients (terms, columns), and of each column the effective number of them and the prior's size.
 
-    ``decay`` is the place of the decay ρ among those tried.
+    ``decay`` is the place of its decay ρ among those tried.
     """
 
     coefficients: Any
@@ -67,25 +69,31 @@ class Shrunk(NamedTuple):
     decay: Any
 
 
-def shrink(spectra: Spectra, products: Any, information: Any = None, *, shared: bool = False, xp: Any = np) -> Shrunk:
+def shrink(
+    spectra: Spectra, products: Any, information: Any = None, *, groups: np.ndarray | None = None, xp: Any = np
+) -> Shrunk:
     """Solve XᵀX c = XᵀY, each column's matrix multiplied by its ``information``, by empirical Bayes.
 
-    ``products`` are XᵀY (terms, columns), the noise of Y has variance one. All columns share the decay ρ; the size a is
-    shared too, or each column's own.
+    ``products`` are XᵀY (terms, columns), the noise of Y has variance one. All columns share the decay ρ, and each has
+    a size a of its own; columns of one group, where ``groups`` numbers them, share both.
     """
     information = xp.ones(products.shape[1]) if information is None else information
     centred = products[1:] - spectra.onto[:, None] * products[0]
-
-    found = [_best_sizes(spectra, k, centred, information, shared, xp) for k in range(len(_DECAYS))]
-    decay = xp.argmax(xp.stack([total for total, _ in found]))
-    sizes = xp.stack([each for _, each in found])[decay]
-    eigenvalues, directions = spectra.eigenvalues[decay], spectra.directions[decay]
-    projected = directions.T @ centred
-    scaled = eigenvalues[:, None] * (sizes * information)
-    rest = directions @ (projected * sizes / (1.0 + scaled))
+    projected = xp.swapaxes(spectra.directions, 1, 2) @ centred  # (decays, terms − 1, columns)
+    evidence, sizes = _best_sizes(spectra, projected**2, information, groups, xp)
+    decay = xp.argmax(evidence if groups is not None else evidence.sum(axis=1, keepdims=True), axis=0)
+    decay = xp.broadcast_to(decay, information.shape)
+    scaled = spectra.eigenvalues[:, :, None] * (sizes * information)[:, None, :]
+    rest = _chosen(spectra.directions @ (projected * sizes[:, None, :] / (1.0 + scaled)), decay, xp)
     first = products[0] / (information * spectra.gram[0, 0]) - spectra.onto @ rest
-    coefficients = xp.concatenate([first[None], rest])
-    return Shrunk(coefficients, 1.0 + (scaled / (1.0 + scaled)).sum(axis=0), sizes, decay)
+    freedom = 1.0 + _chosen(scaled / (1.0 + scaled), decay, xp).sum(axis=0)
+    sizes = xp.take_along_axis(sizes, decay[None], axis=0)[0]
+    return Shrunk(xp.concatenate([first[None], rest]), freedom, sizes, decay)
+
+
+def _chosen(values: Any, decay: Any, xp: Any) -> Any:
+    """Take of values (decays, terms, columns) those of every column's own decay."""
+    return xp.take_along_axis(values, decay[None, None, :], axis=0)[0]
 
 
 def refine(
@@ -124,35 +132,45 @@ def repeated(num_steps: int, step: Any, carry: Any, xp: Any = np) -> Any:
 
 
 def _best_sizes(
-    spectra: Spectra, decay: int, centred: Any, information: Any, shared: bool, xp: Any
+    spectra: Spectra, power: Any, information: Any, groups: np.ndarray | None, xp: Any
 ) -> tuple[Any, Any]:
     """Find the size of every column with the highest evidence, in coarse steps and then in fine ones around the best.
 
-    Give the evidence of all columns together, and the sizes.
+    Give evidence and size for every decay and column, (decays, columns); those of a group are the same.
     """
-    power = (spectra.directions[decay].T @ centred) ** 2
     all_sizes = xp.asarray(_SIZES)
+    together = None if groups is None else (groups[:, None] == groups).astype(float)
 
     def evidence(sizes: Any) -> Any:
-        each = _log_evidence(sizes, spectra.eigenvalues[decay], power, information, xp)
-        return xp.broadcast_to(each.sum(axis=1, keepdims=True), each.shape) / each.shape[1] if shared else each
+        each = _log_evidence(sizes, spectra.eigenvalues, power, information, xp)
+        return each if together is None else each @ together
 
-    coarse = _COARSE * xp.argmax(evidence(all_sizes[::_COARSE, None]), axis=0)
-    near = xp.clip(coarse + np.arange(1 - _COARSE, _COARSE)[:, None], 0, len(_SIZES) - 1)
+    coarse = xp.broadcast_to(all_sizes[::_COARSE, None], (len(_DECAYS), len(_SIZES[::_COARSE]), 1))
+    best = _COARSE * xp.argmax(evidence(coarse), axis=1)
+    near = xp.clip(best[:, None, :] + np.arange(1 - _COARSE, _COARSE)[:, None], 0, len(_SIZES) - 1)
     fine = evidence(all_sizes[near])
-    best = xp.argmax(fine, axis=0)
-    return fine.max(axis=0).sum(), xp.take_along_axis(all_sizes[near], best[None], axis=0)[0]
+    place = xp.argmax(fine, axis=1)[:, None, :]
+    return fine.max(axis=1), xp.take_along_axis(all_sizes[near], place, axis=1)[:, 0]
 
 
 def _log_evidence(sizes: Any, eigenvalues: Any, power: Any, information: Any, xp: Any) -> Any:
-    """Give the log marginal likelihood for sizes (sizes, columns or 1) of the prior, from a diagonalised problem."""
-    each = sizes[:, None, :]
-    scaled = 1.0 + each * (eigenvalues[:, None] * information)
+    """Give the log marginal likelihood for sizes (decays, sizes, columns or 1) of the prior: (decays, sizes, columns).
+
+    The problem is diagonalised: eigenvalues (decays, terms), and the power of every column (decays, terms, columns).
+    """
+    if xp is np and len(sizes) > 1 and sizes.shape[1] * power.size > _MAX_NUMBERS:
+        parts = [_log_evidence(*(a[[k]] for a in (sizes, eigenvalues, power)), information, xp) for k in range(len(sizes))]
+        return np.concatenate(parts)
+    each = sizes[:, :, None, :]
+    scaled = 1.0 + each * (eigenvalues[:, :, None] * information)[:, None]
     # A logarithm costs as much as ten products: the determinant is taken in parts that do not overflow.
-    missing = -scaled.shape[1] % _PRODUCT
-    filled = xp.concatenate([scaled, xp.ones((len(sizes), missing, scaled.shape[2]))], axis=1) if missing else scaled
-    parts = filled.reshape(len(sizes), -1, _PRODUCT, scaled.shape[2]).prod(axis=2)
-    return 0.5 * ((each * power / scaled).sum(axis=1) - xp.log(parts).sum(axis=1))
+    decays, num_sizes, terms, columns = scaled.shape
+    missing = -terms % _PRODUCT
+    ones = xp.ones((decays, num_sizes, missing, columns))
+    grouped = (xp.concatenate([scaled, ones], axis=2) if missing else scaled).reshape(
+        decays, num_sizes, -1, _PRODUCT, columns
+    )
+    return 0.5 * ((each * power[:, None] / scaled).sum(axis=2) - xp.log(grouped.prod(axis=3)).sum(axis=2))
 
 
 def _prior(basis: Basis, decay: float) -> np.ndarray:
