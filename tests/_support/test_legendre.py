@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fisherscore._support.legendre import Basis, affordable_degree, exponents_up_to, legendre, legendre_gradient
 
@@ -46,3 +47,13 @@ def test_derivatives_of_coefficients_are_those_of_functions():
     u, coefficients = rng.uniform(-1, 1, (20, 3)), rng.normal(size=len(basis))
     expected = np.einsum("ntp,t->pn", basis.gradient(u), coefficients)
     np.testing.assert_allclose(basis(u) @ (basis.derivatives @ coefficients).T, expected.T, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("num_parameters", "degree"), [(1, 10), (2, 10), (3, 4), (7, 2)])
+def test_the_jet_is_value_and_gradient_inside_and_outside(num_parameters, degree):
+    basis = Basis(num_parameters, degree)
+    for u in np.random.default_rng(6).uniform(-1.1, 1.1, (20, num_parameters)):
+        terms, slopes = basis.jet(jnp.asarray(u, jnp.float32))
+        value, slope = basis(u), basis.gradient(u[None])[0].T
+        np.testing.assert_allclose(terms, value, atol=1e-5 * np.abs(value).max())
+        np.testing.assert_allclose(slopes, slope, atol=1e-5 * np.abs(slope).max())

@@ -142,7 +142,10 @@ def test_a_network_may_take_weight_and_not_give_it():
 def test_closed_forms_in_numpy_are_those_of_automatic_differentiation(form):
     problem = fs.problems.poisson_counts()
     sims = fs.simulate(problem.simulator, problem.proposal, 300)
-    centre, half = (problem.proposal.high + problem.proposal.low) / 2, (problem.proposal.high - problem.proposal.low) / 2
+    centre, half = (
+        (problem.proposal.high + problem.proposal.low) / 2,
+        (problem.proposal.high - problem.proposal.low) / 2,
+    )
     rows = Rows((sims.theta - centre) / half, (sims.x - sims.x.mean(axis=0)) / sims.x.std(axis=0))
     function = CLOSED_FORMS[form].fit(rows.u, rows.x)
     metric = np.array([[1.0, 0.3], [0.3, 0.5]])

@@ -1,11 +1,12 @@
 """What holds for every registered score function."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisherscore.potentials.base import ARCHITECTURES, Potential, build, describe
+from fisherscore.potentials.base import ARCHITECTURES, Potential, build, describe, likelihood
 
 SETTINGS = {
     "vector_field": {"hidden": (7, 9)},
@@ -67,3 +68,32 @@ def test_exponential_family_is_exact_for_a_gaussian_with_fixed_covariance():
     slope = jax.jacfwd(network.natural)(THETA[0])[:3]
     x = jnp.array([1.0, -2.0, 0.5])
     np.testing.assert_allclose(network(THETA[0], 2 * x) - network(THETA[0], x), slope.T @ x, rtol=1e-4, atol=1e-6)
+
+
+def shaken(function):
+    """Give arrays that start as zeros or ones other values, so that every part of a function counts."""
+
+    def moved(path, leaf):
+        fixed = any("knots" in str(p) or "values" in str(p) or "noise" in str(p) for p in path)
+        return leaf if fixed else leaf + 0.1 * jax.random.normal(jax.random.key(leaf.size), leaf.shape)
+
+    return jax.tree_util.tree_map_with_path(moved, function)
+
+
+def test_scores_are_the_gradients_of_potentials(network):
+    if not isinstance(network, Potential):
+        pytest.skip("a vector field has no potential")
+    network = shaken(network)
+    theta, x = 0.5 * THETA[0], X[0]
+    value, score = network.value_and_score(theta, x)
+    np.testing.assert_allclose(value, network.potential(theta, x), rtol=1e-5)
+    for gradient in (network(theta, x), jax.grad(network.potential)(theta, x)):
+        np.testing.assert_allclose(gradient, score, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(jax.grad(likelihood, argnums=1)(network, theta, x), score, rtol=1e-5)
+    # In what else it may be differentiated, the likelihood is the potential.
+    data = jax.grad(lambda y: likelihood(network, theta, y))(x)
+    np.testing.assert_allclose(data, jax.grad(lambda y: network.potential(theta, y))(x), rtol=1e-4, atol=1e-5)
+    weights = eqx.filter_grad(lambda f: likelihood(f, theta, x))(network)
+    expected = eqx.filter_grad(lambda f: f.potential(theta, x))(network)
+    for a, b in zip(jax.tree.leaves(weights), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)

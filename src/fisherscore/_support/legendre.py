@@ -67,6 +67,64 @@ def legendre_gradient(u: np.ndarray, exponents: Exponents) -> np.ndarray:
     )
 
 
+@functools.lru_cache(maxsize=64)
+def _from_chebyshev(degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Give the matrices that take Chebyshev polynomials to ours, and ours to their derivatives, in one variable."""
+    values = np.zeros((degree + 1, degree + 1))
+    for n in range(degree + 1):
+        series = np.polynomial.Legendre.basis(n).convert(kind=np.polynomial.Chebyshev).coef
+        values[n, : n + 1] = math.sqrt(2 * n + 1) * series
+    slopes = np.zeros_like(values)
+    for n in range(degree + 1):
+        for k in range(n - 1, -1, -2):
+            slopes[n, k] = math.sqrt((2 * n + 1) * (2 * k + 1))
+    return values.astype(np.float32), slopes.astype(np.float32)
+
+
+@functools.lru_cache(maxsize=64)
+def _factors(exponents: Exponents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """List the factors of every term that are not constant: parameters and exponents (terms, factors), padded.
+
+    Also give, one-hot, to which parameter a factor belongs (factors, parameters, terms), nowhere for padding.
+    """
+    num_parameters = len(exponents[0])
+    num_factors = max(1, max(sum(n > 0 for n in e) for e in exponents))
+    parameters, powers = np.zeros((2, len(exponents), num_factors), int)
+    owner = np.zeros((num_factors, num_parameters, len(exponents)), np.float32)
+    for t, e in enumerate(exponents):
+        for s, j in enumerate(j for j in range(num_parameters) if e[j]):
+            parameters[t, s], powers[t, s] = j, e[j]
+            owner[s, j, t] = 1.0
+    return parameters, powers, owner
+
+
+def legendre_jet(u: Any, exponents: Exponents) -> tuple[Any, Any]:
+    """Evaluate all terms at one point u (p,) in JAX, and their gradient: (terms,) and (p, terms).
+
+    Few operations, so that they are quickly compiled: Chebyshev polynomials by doubling, T_{m+n} = 2 T_m T_n − T_{m−n},
+    and products over the factors of a term that are not constant.
+    """
+    import jax.numpy as jnp
+
+    degree = max(max(e) for e in exponents)
+    table = jnp.stack([jnp.ones_like(u), u])
+    while len(table) <= degree:
+        last = len(table) - 1
+        table = jnp.concatenate([table, 2.0 * table[last] * table[1:] - table[:last][::-1]])
+    to_values, to_slopes = _from_chebyshev(degree)
+    values = jnp.matmul(to_values, table[: degree + 1], precision="highest")  # (degree + 1, p)
+    slopes = jnp.matmul(to_slopes, values, precision="highest")
+    parameters, powers, owner = _factors(exponents)
+    value, slope = values[powers, parameters], slopes[powers, parameters]  # (terms, factors)
+    gradient = jnp.zeros(owner.shape[1:])
+    for s in range(owner.shape[0]):
+        product = slope[:, s]
+        for r in range(owner.shape[0]):
+            product = product if r == s else product * value[:, r]
+        gradient += owner[s] * product
+    return functools.reduce(lambda a, b: a * b, [value[:, s] for s in range(owner.shape[0])]), gradient
+
+
 @functools.lru_cache(maxsize=16)
 def derivative_matrices(exponents: Exponents) -> np.ndarray:
     """Give D (p, terms, terms) with ∂_j Σ_t c_t B_t = Σ_t (D_j c)_t B_t: derivatives of polynomials are polynomials."""
@@ -106,6 +164,10 @@ class Basis:
     def __call__(self, u: Any, array_module: Any = np) -> Any:
         """Evaluate all terms at u of shape (..., p), in NumPy or in JAX."""
         return legendre(u, self.exponents, array_module)
+
+    def jet(self, u: Any) -> tuple[Any, Any]:
+        """Evaluate all terms at one point u (p,) in JAX, and their gradient: (terms,) and (p, terms)."""
+        return legendre_jet(u, self.exponents)
 
     @property
     def derivatives(self) -> np.ndarray:

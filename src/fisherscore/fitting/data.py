@@ -70,7 +70,9 @@ class Rows:
             return function.evaluate(self.points, self.x, frame)
         parts = [member.evaluate(self.points, self.x, frame) for member in function.members]
         weights = np.asarray(function.weights, np.float64)
-        return Evaluation(*(sum(w * a for w, a in zip(weights, each, strict=True)) for each in zip(*parts, strict=True)))
+        return Evaluation(
+            *(sum(w * a for w, a in zip(weights, each, strict=True)) for each in zip(*parts, strict=True))
+        )
 
 
 @eqx.filter_jit

@@ -42,9 +42,54 @@ class Potential(ScoreFunction):
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
         """Give ℓ(θ, x)."""
 
+    def value_and_score(
+        self, theta: Float[Array, " params"], x: Float[Array, " ..."], jets: "Jets | None" = None
+    ) -> tuple[Float[Array, ""], Float[Array, " params"]]:
+        """Give ℓ(θ, x) and ∇θ ℓ; ``jets`` holds the polynomials at θ, shared by the parts of a sum."""
+        del jets
+        return jax.value_and_grad(self.potential)(theta, x)
+
     def __call__(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, " params"]:
         """Give ∇θ ℓ."""
-        return jax.grad(self.potential)(theta, x)
+        return self.value_and_score(theta, x)[1]
+
+
+@eqx.filter_custom_jvp
+def likelihood(function: Potential, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+    """Give ℓ(θ, x), so that its derivative in θ is the score as the potential gives it."""
+    return function.potential(theta, x)
+
+
+@likelihood.def_jvp
+def _likelihood_and_derivative(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    (function, theta, x), (function_tangent, theta_tangent, x_tangent) = primals, tangents
+    value, score = function.value_and_score(theta, x)
+    tangent = jnp.zeros_like(value)
+    if theta_tangent is not None:
+        tangent = tangent + score @ theta_tangent
+    if x_tangent is not None or any(t is not None for t in jax.tree.leaves(function_tangent)):
+        others = eqx.filter_jvp(lambda f, y: f.potential(theta, y), (function, x), (function_tangent, x_tangent))
+        tangent = tangent + others[1]
+    return value, tangent
+
+
+class Jets:
+    """Polynomials and their gradients at one θ, each evaluated once."""
+
+    def __init__(self, theta: Float[Array, " params"]):
+        self.theta = theta
+        self._known: dict[Basis, tuple[Array, Array]] = {}
+
+    def of(self, basis: Basis) -> tuple[Array, Array]:
+        """Give all terms (terms,) and their gradient (p, terms)."""
+        if basis not in self._known:
+            self._known[basis] = basis.jet(self.theta)
+        return self._known[basis]
+
+
+def multiply(first: Array, second: Array) -> Array:
+    """Multiply matrices in full single precision, on accelerators too: polynomials cancel."""
+    return jnp.matmul(first, second, precision="highest")
 
 
 class Evaluation(NamedTuple):
@@ -98,6 +143,16 @@ class ClosedForm(Potential):
     @abc.abstractmethod
     def evaluate(self, points: Points, x: np.ndarray, frame: Frame) -> Evaluation:
         """Give scores of rows x (n, d) drawn at points, and the trace of their Jacobians, in double precision."""
+
+    @abc.abstractmethod
+    def value_and_score(
+        self, theta: Float[Array, " params"], x: Float[Array, " ..."], jets: Jets | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, " params"]]:
+        """Give ℓ(θ, x) and ∇θ ℓ as they are written down: far less to compile than what differentiation makes."""
+
+    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
+        """Give ℓ(θ, x)."""
+        return self.value_and_score(theta, x)[0]
 
     def _filled(self, **arrays: np.ndarray) -> Self:
         """Return a copy that holds the fitted arrays, in single precision."""

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support.legendre import Basis
-from .base import ClosedForm, Evaluation, Frame, register
+from .base import ClosedForm, Evaluation, Frame, Jets, multiply, register
 from .points import Points
 from .shrinkage import shrink
 
@@ -70,9 +70,14 @@ class Gaussian(ClosedForm):
         trace = np.sum((values @ curvature) * white, axis=1) - np.sum(moved**2, axis=(0, 2))
         return Evaluation((moved * white).sum(axis=2).T, trace)
 
-    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
-        """Give −½ |W (x − μ(θ))|²."""
-        return -0.5 * jnp.sum((self.whitening @ (x.ravel() - self.basis(theta, jnp) @ self.mean)) ** 2)
+    def value_and_score(
+        self, theta: Float[Array, " params"], x: Float[Array, " ..."], jets: Jets | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, " params"]]:
+        """Give −½ |v|² with v = W (x − μ(θ)), and W ∂μ · v."""
+        terms, slopes = (jets or Jets(theta)).of(self.basis)
+        white = multiply(self.whitening, x.ravel() - multiply(terms, self.mean))
+        pull = multiply(self.mean, multiply(white, self.whitening))
+        return -0.5 * jnp.sum(white**2), multiply(slopes, pull)
 
     @property
     def settings(self) -> dict[str, Any]:

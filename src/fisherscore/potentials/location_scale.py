@@ -13,13 +13,12 @@ The order of the data matters little here, and not at all where they are indepen
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._support.legendre import Basis
-from .base import ClosedForm, Evaluation, Frame, register
+from .base import ClosedForm, Evaluation, Frame, Jets, multiply, register
 from .gaussian import fit_mean_and_covariance
 from .location_scale_fit import bounded_log_variance, fit_location_scale
 from .noise import Noise
@@ -68,7 +67,9 @@ class LocationScale(ClosedForm):
     def fit_components(cls, points: Points, rows: np.ndarray, *, num_components: int, name: str) -> Self:
         """Fit as :meth:`fit`, with noise of several components; ``name`` says what the rows are."""
         gaussian = fit_mean_and_covariance(points, rows, MAX_TERMS, name)
-        fitted = fit_location_scale(points, gaussian, rows, num_components=num_components, name=f"location_scale {name}")
+        fitted = fit_location_scale(
+            points, gaussian, rows, num_components=num_components, name=f"location_scale {name}"
+        )
         form = cls(
             points.num_parameters,
             rows.shape[1],
@@ -125,17 +126,28 @@ class LocationScale(ClosedForm):
         log_heights, centres, widths, freedom = np.asarray(self.noise, np.float64)
         return Noise.of_heights(log_heights, centres, widths, freedom).slopes(z)
 
-    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
-        """Give Σ_i log density of datum i given those before it."""
-        terms = self.basis(theta, jnp)
-        white = self.whitening @ x.ravel()
-        log_variance = bounded_log_variance(terms @ self.log_variance, jnp)
-        mixed = jnp.tensordot(self.mixing_basis(theta, jnp), self.mixing, 1) @ white
-        z = (white - terms @ self.location - mixed) * jnp.exp(-0.5 * log_variance)
-        log_heights, centres, widths, freedom = self.noise
-        squares = ((z[:, None] - centres) / widths) ** 2
-        logs = log_heights - (freedom + 1) / 2 * jnp.log1p(squares / freedom)
-        return jnp.sum(jax.scipy.special.logsumexp(logs, axis=1) - 0.5 * log_variance)
+    def value_and_score(
+        self, theta: Float[Array, " params"], x: Float[Array, " ..."], jets: Jets | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, " params"]]:
+        """Give Σ_i log density of datum i given those before it, and its gradient.
+
+        With r the derivative of m + L e and ψ = −d log density / dz, that is Σ_i ψ r exp(−½ q) + ½ q' (ψ z − 1).
+        """
+        jets = jets or Jets(theta)
+        terms, slopes = jets.of(self.basis)
+        mixing_terms, mixing_slopes = jets.of(self.mixing_basis)
+        white = multiply(self.whitening, x.ravel())
+        earlier = multiply(self.mixing, white)  # (mixing terms, data)
+        free = multiply(terms, self.log_variance)
+        log_variance = bounded_log_variance(free, jnp)
+        narrow = jnp.exp(-0.5 * log_variance)
+        z = (white - multiply(terms, self.location) - multiply(mixing_terms, earlier)) * narrow
+        logs, slope = _log_density_and_slope(z, self.noise)
+        pull = slope * narrow
+        widening = jnp.where(free == log_variance, 0.5 * (slope * z - 1.0), 0.0)
+        score = multiply(slopes, multiply(self.location, pull) + multiply(self.log_variance, widening))
+        score += multiply(mixing_slopes, multiply(earlier, pull))
+        return jnp.sum(logs - 0.5 * log_variance), score
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -145,3 +157,15 @@ class LocationScale(ClosedForm):
             "mixing_degree": self.mixing_basis.degree,
             "num_components": self.noise.shape[2],
         }
+
+
+def _log_density_and_slope(z: Array, noise: Array) -> tuple[Array, Array]:
+    """Give the log-density of every datum's noise at z (data,), and minus its derivative."""
+    log_heights, centres, widths, freedom = noise
+    t = (z[:, None] - centres) / widths
+    logs = log_heights - (freedom + 1) / 2 * jnp.log1p(t**2 / freedom)
+    largest = jnp.max(logs, axis=1, keepdims=True)
+    heights = jnp.exp(logs - largest)
+    total = jnp.sum(heights, axis=1)
+    pulls = (freedom + 1) * t / ((freedom + t**2) * widths)
+    return largest[:, 0] + jnp.log(total), jnp.sum(heights * pulls, axis=1) / total

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import norm
 
-from .base import ClosedForm, Evaluation, Frame, Potential, build_potential, describe, register
+from .base import ClosedForm, Evaluation, Frame, Jets, Potential, build_potential, describe, register
 from .location_scale import LocationScale
 from .points import Points
 
@@ -64,17 +64,21 @@ class Mapped(ClosedForm):
 
     def mapped(self, x: Float[Array, " ..."]) -> Float[Array, " data"]:
         """Map one observation."""
+        flat, knots, values = x.ravel(), self.knots, self.values
+        rises = (values[:, 1:] - values[:, :-1]) / (knots[:, 1:] - knots[:, :-1])
+        # Which of its intervals a datum lies in: how many of the knots within are not above it.
+        place = jnp.sum(flat[:, None] >= knots[:, 1:-1], axis=1)[:, None]
+        begin, value, rise = (jnp.take_along_axis(a, place, axis=1)[:, 0] for a in (knots, values, rises))
+        inside = jnp.clip(flat, knots[:, 0], knots[:, -1])
+        before = rises[:, 0] * jnp.minimum(flat - knots[:, 0], 0.0)
+        after = rises[:, -1] * jnp.maximum(flat - knots[:, -1], 0.0)
+        return value + rise * (inside - begin) + jnp.arcsinh(before) + jnp.arcsinh(after)
 
-        def one(x: Array, knots: Array, values: Array) -> Array:
-            before = (values[1] - values[0]) / (knots[1] - knots[0]) * jnp.minimum(x - knots[0], 0.0)
-            after = (values[-1] - values[-2]) / (knots[-1] - knots[-2]) * jnp.maximum(x - knots[-1], 0.0)
-            return jnp.interp(x, knots, values) + jnp.arcsinh(before) + jnp.arcsinh(after)
-
-        return jax.vmap(one)(x.ravel(), self.knots, self.values)
-
-    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
-        """Give the inner potential of the mapped data."""
-        return self.inner.potential(theta, self.mapped(x))
+    def value_and_score(
+        self, theta: Float[Array, " params"], x: Float[Array, " ..."], jets: Jets | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, " params"]]:
+        """Give the inner potential of the mapped data and its gradient."""
+        return self.inner.value_and_score(theta, self.mapped(x), jets)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support.legendre import Basis
-from .base import ClosedForm, Evaluation, Frame, register
+from .base import ClosedForm, Evaluation, Frame, Jets, multiply, register
 from .gaussian import fit_mean_and_covariance
 from .location_scale import MAX_TERMS
 from .location_scale_fit import LocationScaleFit, bounded_log_variance, fit_location_scale
@@ -63,9 +63,13 @@ class QuasiScore(ClosedForm):
         along = np.stack([np.sum((data @ slope.T) * values, axis=1) for slope in slopes], axis=1)
         return Evaluation(along, np.sum((data @ curvature.T) * values, axis=1))
 
-    def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
-        """Give η(θ)·x − A(θ)."""
-        return self.basis(theta, jnp) @ self.coefficients @ jnp.append(x.ravel(), 1.0)
+    def value_and_score(
+        self, theta: Float[Array, " params"], x: Float[Array, " ..."], jets: Jets | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, " params"]]:
+        """Give η(θ)·x − A(θ) and its gradient."""
+        terms, slopes = (jets or Jets(theta)).of(self.basis)
+        weights = multiply(self.coefficients, jnp.append(x.ravel(), 1.0))
+        return multiply(terms, weights), multiply(slopes, weights)
 
     @property
     def settings(self) -> dict[str, Any]:

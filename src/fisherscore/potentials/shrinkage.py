@@ -96,9 +96,7 @@ def _chosen(values: Any, decay: Any, xp: Any) -> Any:
     return xp.take_along_axis(values, decay[None, None, :], axis=0)[0]
 
 
-def refine(
-    operator: Any, precondition: Any, gradient: Any, start: Any, *, num_steps: int, xp: Any = np
-) -> Any:
+def refine(operator: Any, precondition: Any, gradient: Any, start: Any, *, num_steps: int, xp: Any = np) -> Any:
     """Solve A c = A c₀ + g by conjugate gradients from c₀, every column by itself.
 
     ``operator`` multiplies by A, ``precondition`` by what is nearly its inverse.
@@ -131,9 +129,7 @@ def repeated(num_steps: int, step: Any, carry: Any, xp: Any = np) -> Any:
     return carry
 
 
-def _best_sizes(
-    spectra: Spectra, power: Any, information: Any, groups: np.ndarray | None, xp: Any
-) -> tuple[Any, Any]:
+def _best_sizes(spectra: Spectra, power: Any, information: Any, groups: np.ndarray | None, xp: Any) -> tuple[Any, Any]:
     """Find the size of every column with the highest evidence, in coarse steps and then in fine ones around the best.
 
     Give evidence and size for every decay and column, (decays, columns); those of a group are the same.
@@ -159,7 +155,9 @@ def _log_evidence(sizes: Any, eigenvalues: Any, power: Any, information: Any, xp
     The problem is diagonalised: eigenvalues (decays, terms), and the power of every column (decays, terms, columns).
     """
     if xp is np and len(sizes) > 1 and sizes.shape[1] * power.size > _MAX_NUMBERS:
-        parts = [_log_evidence(*(a[[k]] for a in (sizes, eigenvalues, power)), information, xp) for k in range(len(sizes))]
+        parts = [
+            _log_evidence(*(a[[k]] for a in (sizes, eigenvalues, power)), information, xp) for k in range(len(sizes))
+        ]
         return np.concatenate(parts)
     each = sizes[:, :, None, :]
     scaled = 1.0 + each * (eigenvalues[:, :, None] * information)[:, None]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .base import Potential, build_potential, describe, register
+from .base import Jets, Potential, build_potential, describe, register
 
 
 @register("stack")
@@ -32,6 +32,16 @@ class Stack(Potential):
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
         """Give Σ_k w_k ℓ_k."""
         return self.weights @ jnp.stack([member.potential(theta, x) for member in self.members])
+
+    def value_and_score(
+        self, theta: Float[Array, " params"], x: Float[Array, " ..."], jets: Jets | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, " params"]]:
+        """Give Σ_k w_k ℓ_k and its gradient; members share their polynomials."""
+        jets = jets or Jets(theta)
+        parts = [member.value_and_score(theta, x, jets) for member in self.members]
+        values, scores = zip(*parts, strict=True)
+        weighted = zip(self.weights, scores, strict=True)
+        return self.weights @ jnp.stack(values), sum((w * s for w, s in weighted), jnp.zeros_like(theta))
 
     @property
     def settings(self) -> dict[str, Any]:

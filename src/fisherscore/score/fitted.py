@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from .._support.folder import as_folder, read_arrays, read_json, write_folder
 from .._support.text import html_table
 from ..errors import ModelFolderError
-from ..potentials.base import ARCHITECTURES, Potential, ScoreFunction, build, describe
+from ..potentials.base import ARCHITECTURES, Potential, ScoreFunction, build, describe, likelihood
 from .model import Provenance, ScoreModel
 from .standardize import Standardizer
 from .training_summary import TrainingSummary
@@ -116,7 +116,7 @@ class FittedScore(ScoreModel):
             The log-likelihood up to a term in x alone.
         """
         assert isinstance(self.function, Potential)
-        return self.standardizer.log_likelihood(self.function.potential(*self.standardizer.inputs(theta, x)))
+        return self.standardizer.log_likelihood(likelihood(self.function, *self.standardizer.inputs(theta, x)))
 
     @property
     def knows_fisher(self) -> bool:
