@@ -72,7 +72,7 @@ def _from_chebyshev(degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Give the matrices that take Chebyshev polynomials to ours, and ours to their derivatives, in one variable."""
     values = np.zeros((degree + 1, degree + 1))
     for n in range(degree + 1):
-        series = np.polynomial.Legendre.basis(n).convert(kind=np.polynomial.Chebyshev).coef
+        series: Any = np.polynomial.Legendre.basis(n).convert(kind=np.polynomial.Chebyshev).coef
         values[n, : n + 1] = math.sqrt(2 * n + 1) * series
     slopes = np.zeros_like(values)
     for n in range(degree + 1):
@@ -88,7 +88,7 @@ def _factors(exponents: Exponents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Also give, one-hot, to which parameter a factor belongs (factors, parameters, terms), nowhere for padding.
     """
     num_parameters = len(exponents[0])
-    num_factors = max(1, max(sum(n > 0 for n in e) for e in exponents))
+    num_factors = max([1, *(sum(n > 0 for n in e) for e in exponents)])
     parameters, powers = np.zeros((2, len(exponents), num_factors), int)
     owner = np.zeros((num_factors, num_parameters, len(exponents)), np.float32)
     for t, e in enumerate(exponents):

@@ -10,6 +10,6 @@ def double_precision() -> AbstractContextManager[Any]:
     """Let JAX compute in double precision inside a ``with`` block."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    from jax.experimental import enable_x64  # before JAX 0.8
+    from jax import experimental  # before JAX 0.8
 
-    return enable_x64()
+    return getattr(experimental, "enable_x64")()  # noqa: B009

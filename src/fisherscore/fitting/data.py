@@ -68,10 +68,12 @@ class Rows:
         """Evaluate closed forms, or a weighted sum of them, in NumPy."""
         if not isinstance(function, Stack):
             return function.evaluate(self.points, self.x, frame)
-        parts = [member.evaluate(self.points, self.x, frame) for member in function.members]
+        members: Any = function.members
+        parts = [member.evaluate(self.points, self.x, frame) for member in members]
         weights = np.asarray(function.weights, np.float64)
         return Evaluation(
-            *(sum(w * a for w, a in zip(weights, each, strict=True)) for each in zip(*parts, strict=True))
+            sum((w * part.scores for w, part in zip(weights, parts, strict=True)), np.zeros(self.u.shape)),
+            sum((w * part.traces for w, part in zip(weights, parts, strict=True)), np.zeros(len(self))),
         )
 
 

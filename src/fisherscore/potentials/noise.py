@@ -120,7 +120,8 @@ def fit_noise(z: Any, start: Noise, num_steps: Any, xp: Any = np) -> Noise:
             centres.append(centre)
             widths.append(xp.maximum(xp.sqrt((squares + 0.25) / (total + 1.0)), _MIN_WIDTH))
             totals.append((total + 1.0) / (num_rows + noise.centres.shape[1]))
-        return Noise(*(xp.stack(part, axis=1) for part in (totals, centres, widths)), noise.freedom)
+        stacked = [xp.stack(part, axis=1) for part in (totals, centres, widths)]
+        return Noise(stacked[0], stacked[1], stacked[2], noise.freedom)
 
     def steps(_: int, noise: Noise) -> Noise:
         noise = step(0, noise)

@@ -1,8 +1,8 @@
 """Parameters at which data were drawn, with what all closed forms need of them computed once.
 
 Every closed form fits smooth functions of the same parameters, in the same polynomials: their values at the points, and
-the Gram matrix of these in units of every prior (``potentials.shrinkage``), are shared. So are fits that one closed form
-starts from another's.
+the Gram matrix of these in units of every prior (``potentials.shrinkage``), are shared. So are fits from which others
+start.
 """
 
 from collections.abc import Callable

@@ -155,9 +155,7 @@ def _log_evidence(sizes: Any, eigenvalues: Any, power: Any, information: Any, xp
     The problem is diagonalised: eigenvalues (decays, terms), and the power of every column (decays, terms, columns).
     """
     if xp is np and len(sizes) > 1 and sizes.shape[1] * power.size > _MAX_NUMBERS:
-        parts = [
-            _log_evidence(*(a[[k]] for a in (sizes, eigenvalues, power)), information, xp) for k in range(len(sizes))
-        ]
+        parts = [_log_evidence(sizes[[k]], eigenvalues[[k]], power[[k]], information, xp) for k in range(len(sizes))]
         return np.concatenate(parts)
     each = sizes[:, :, None, :]
     scaled = 1.0 + each * (eigenvalues[:, :, None] * information)[:, None]
