@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import equinox as eqx
 import jax
+import numpy as np
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -25,7 +26,7 @@ class Stack(Potential):
     @classmethod
     def of(cls, members: Sequence[Potential], weights: Sequence[float], shape: tuple[int, int]) -> Self:
         """Add up potentials; ``shape`` is the number of parameters and that of data."""
-        stack = cls(*shape, members=[describe(m) for m in members], key=jax.random.key(0))
+        stack = cls(*shape, members=[describe(m) for m in members], key=np.zeros(2, np.uint32))
         values = jnp.asarray(weights, jnp.float32)
         return eqx.tree_at(lambda s: (s.weights, s.members), stack, (values, tuple(members)))
 
