@@ -75,14 +75,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Program:
-    """What is compiled in: the function's layout, the loss, rows in a step (None for all), and devices to share them."""
+    """What is compiled in: the function's layout, the loss, rows in a step (None: all), and devices to share them."""
 
     layout: Layout
     loss: Loss
     batch_size: int | None
     mesh: Mesh | None = None
 
-    def mean_loss(self, vector: Array, rows: Batch, num: Array | None, constants: tuple[Any, ...]) -> Float[Array, ""]:
+    def mean_loss(self, vector: Array, rows: Batch, num: Any, constants: tuple[Any, ...]) -> Float[Array, ""]:
         """Average the loss of rows, of the first ``num`` of them where others only fill up the array."""
         losses = self.loss(self.layout.function(vector), rows, *constants)
         if num is None:
@@ -93,8 +93,9 @@ class Program:
         """Share rows out among the devices; gradients are then added up over them."""
         if self.mesh is None:
             return rows
-        sharding = NamedSharding(self.mesh, PartitionSpec(self.mesh.axis_names[0]))
-        return tuple(jax.lax.with_sharding_constraint(a, sharding) for a in rows)
+        sharding = NamedSharding(self.mesh, PartitionSpec(self.mesh.axis_names[0]))  # type: ignore[no-untyped-call]
+        constrain: Callable[..., Array] = jax.lax.with_sharding_constraint
+        return tuple(constrain(a, sharding) for a in rows)
 
 
 class Sets(NamedTuple):
@@ -121,8 +122,11 @@ def run_epochs_of_many(
     states: State, rows: Sets, orders: Array, numbers: Numbers, *, program: Program
 ) -> tuple[State, Array]:
     """Run epochs of several trainings as one batch; each ends for itself."""
-    axes = (0, Sets(0, 0, None), 0, None)
-    return jax.vmap(lambda *a: _run_epochs(*a, program), in_axes=axes)(states, rows, orders, numbers)
+
+    def one(state: State, training: Batch, held_out: Batch | None, order: Array) -> tuple[State, Array]:
+        return _run_epochs(state, Sets(training, held_out, rows.constants), order, numbers, program)
+
+    return jax.vmap(one)(states, rows.training, rows.held_out, orders)
 
 
 def _run_epochs(state: State, rows: Sets, orders: Array, numbers: Numbers, program: Program) -> tuple[State, Array]:
@@ -163,7 +167,9 @@ def _epoch(state: State, rows: Sets, order: Array, numbers: Numbers, program: Pr
 def _steps(state: State, rows: Sets, order: Array, numbers: Numbers, program: Program) -> tuple[State, Array]:
     """Take one step a batch; return the state and the mean of the losses."""
     size = program.batch_size
-    shuffled = rows.training if size is None else tuple(a.at[order].get(mode="promise_in_bounds") for a in rows.training)
+    shuffled = (
+        rows.training if size is None else tuple(a.at[order].get(mode="promise_in_bounds") for a in rows.training)
+    )
 
     def step(number: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
         state, total = carry

@@ -23,8 +23,6 @@ from .trainers import TrainedNetwork, Trainer, TrainingRequest, network_terms, r
 
 # Networks are judged by a tenth of the simulations; where these are few, by up to a fifth, but no more than this.
 _MAX_TEST_OF_FEW = 1_000
-# The first networks are looked at after these shares of their epochs.
-_REVIEWED_AT = (0.125, 0.25)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +38,6 @@ class Judgement:
         """Whether the loss falls by more than twice its standard error."""
         error = self.gains.std() / np.sqrt(len(self.gains))
         return bool(np.isfinite(self.gains).all() and self.gains.mean() > 2.0 * error)
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether the loss does not fall at all."""
-        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +99,7 @@ class NetworkTrial:
                 key=host_random.fold_in(words, number),
                 progress=options.progress,
                 checkpoint=options.checkpoint_of(f"network_{number}"),
-                review=Review(_REVIEWED_AT, self.is_hopeless),
+                review=Review(self.is_hopeless),
             )
             for number in range(trainer.num_members)
         ]
@@ -122,9 +115,13 @@ class NetworkTrial:
         return joined, _details(ensemble)
 
     def is_hopeless(self, networks: list[Potential]) -> bool:
-        """Say of half-trained networks whether they are so far from joining that they never will."""
+        """Say of networks that have not become better for a while whether they would not join as they are.
+
+        The held-out loss of few rows is smallest long before the patience is spent, and what does not help then never
+        did on the problems this was tried on.
+        """
         terms = [network_terms(network, self.test, self.risk.metric) for network in networks]
-        return self.judge(_mean(terms)).hopeless
+        return not self.judge(_mean(terms)).worthwhile
 
     def _ensemble(self, trained: list[TrainedNetwork]) -> _Ensemble:
         terms = [network.terms(self.test, self.risk.metric) for network in trained]

@@ -86,20 +86,6 @@ class Training:
         size = min(self.batch_size or num_rows, num_rows)
         return size, num_rows // size
 
-    def sizes(self, num: int) -> Sizes:
-        """Divide all rows into those held out and batches of the others.
-
-        Args:
-            num: How many rows there are.
-
-        Returns:
-            How many rows are held out, how many are trained on, and in which batches.
-
-        """
-        num_held_out = min(round(self.held_out * num), num - 1)
-        size, num_batches = self.batches(num - num_held_out)
-        return Sizes(num_held_out, num - num_held_out, None if size == num - num_held_out else size, num_batches)
-
 
 @dataclass(frozen=True, eq=False)
 class History:
@@ -140,19 +126,24 @@ class Task:
     loss: Loss
     data: tuple[np.ndarray, ...]
     fresh: Callable[[], tuple[np.ndarray, ...]] | None = None
-    constants: tuple[np.ndarray, ...] = ()
+    constants: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Review:
-    """When a training is looked at, as shares of its epochs, and what then says that it is not worth going on."""
+    """Whether to give up before the patience is spent.
 
-    shares: tuple[float, ...]
+    When no held-out loss has become better for ``share`` of all epochs, which is a while, ``is_hopeless`` is asked
+    about the best functions so far; it is asked again only about better ones.
+    """
+
     is_hopeless: Callable[[list[Any]], bool]
+    share: float = 1 / 24
+    min_epochs: int = 4
 
-    def is_due(self, num_done: int, num_last: int, num_epochs: int) -> bool:
-        """Whether one of the shares lies within the last chunk of epochs; the same for a run that was resumed."""
-        return any(num_done - num_last < share * num_epochs <= num_done for share in self.shares)
+    def wait(self, num_epochs: int) -> int:
+        """Count the epochs without a better loss before it is asked."""
+        return max(self.min_epochs, math.ceil(self.share * num_epochs))
 
 
 @dataclass(frozen=True)
@@ -230,7 +221,7 @@ class _Run:
         checkpoint: Checkpoint | None,
     ):
         self.task, self.settings, self.checkpoint = task, settings, checkpoint
-        self.sizes = settings.sizes(len(task.data[0]))
+        self.sizes = _sizes(settings, len(task.data[0]))
         mesh = shared_by(devices, self.sizes.batch_size)
         self.rows = TrainingRows(task.data, self.sizes, keys, mesh)
         self.program = Program(Layout.of(functions[0]), task.loss, self.sizes.batch_size, mesh)
@@ -246,6 +237,7 @@ class _Run:
         # Epochs of few steps are run several at a time.
         few = self.sizes.num_batches < _MIN_STEPS and task.fresh is None
         self.num_at_once = 1 << (min(_MAX_EPOCHS, self.num_chunk).bit_length() - 1) if few else 1
+        self.reviewed: np.ndarray | None = None
         self.orders = _Ahead(self.rows.orders(self.num_at_once, self.num_done))
 
     @property
@@ -261,20 +253,21 @@ class _Run:
         return bool(np.all(is_over(jax.tree.map(np.asarray, self.state), self.numbers)))
 
     def is_hopeless(self, review: Review | None) -> bool:
-        """Whether a review is due, and says so."""
-        if review is None or not self.losses:
+        """Ask a review about the best so far, if they have been that for a while and it was not asked before."""
+        if review is None or not self.sizes.num_held_out:
             return False
-        due = review.is_due(self.num_done, self.num_chunk, self.settings.num_epochs)
-        return due and review.is_hopeless([function for function, _ in self.results(0.0)])
+        best, now = np.asarray(self.state.best_epoch), np.asarray(self.state.epoch)
+        if np.min(now - best) < review.wait(self.settings.num_epochs) or np.array_equal(best, self.reviewed):
+            return False
+        self.reviewed = best
+        return review.is_hopeless([function for function, _ in self.results(0.0)])
 
     def next_chunk(self) -> int:
         """Run a hundredth of all epochs, or what is left, and return how many that were."""
         compiled = run_epochs if self.is_alone else run_epochs_of_many
         parts, sets = [], self.rows.sets(self.task.constants)
         for _ in range(math.ceil(self.num_chunk / self.num_at_once)):
-            self.state, losses = compiled(
-                self.state, sets, self.orders.take(), self.numbers, program=self.program
-            )
+            self.state, losses = compiled(self.state, sets, self.orders.take(), self.numbers, program=self.program)
             self.orders.prepare()
             parts.append(losses)
         losses = np.concatenate([np.asarray(p, np.float64).reshape(-1, self.num_at_once, 2) for p in parts], axis=1)
@@ -345,6 +338,14 @@ class _Ahead:
     def prepare(self) -> None:
         if self._ready is None:
             self._ready = next(self._iterator)
+
+
+def _sizes(settings: Training, num: int) -> Sizes:
+    """Divide so many rows into those held out and batches of the others."""
+    num_held_out = min(round(settings.held_out * num), num - 1)
+    num_rows = num - num_held_out
+    size, num_batches = settings.batches(num_rows)
+    return Sizes(num_held_out, num_rows, None if size == num_rows else size, num_batches)
 
 
 def _numbers(settings: Training, sizes: Sizes) -> Numbers:

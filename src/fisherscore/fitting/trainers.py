@@ -38,7 +38,7 @@ class TrainingRequest:
         rows: Standardised rows to train on.
         known: What the closed forms say of the scores of these rows, (n, p).
         metric: The metric of the implicit loss, (p, p).
-        key: The random key.
+        key: The random key, or its words as a NumPy array.
         progress: Whether to show a progress bar; None shows one in a terminal.
         checkpoint: A folder for the state of the training, or None.
         review: When the training is looked at, and given up if it will not help; None never does.
@@ -48,7 +48,7 @@ class TrainingRequest:
     rows: Rows
     known: np.ndarray
     metric: np.ndarray
-    key: Array
+    key: Any
     progress: bool | None = None
     checkpoint: Path | None = None
     review: Review | None = None
@@ -149,9 +149,9 @@ class DensityTrainer:
         if runs_members_as_one(requests):
             return self._train(requests)
         # Only one of them draws its progress: two bars at once garble a terminal.
-        requests = [request if not number else replace(request, progress=False) for number, request in enumerate(requests)]
+        quiet = [replace(request, progress=False) for request in requests[1:]]
         with ThreadPoolExecutor(len(requests)) as pool:
-            return list(pool.map(self.fit, requests))
+            return list(pool.map(self.fit, [requests[0], *quiet]))
 
     def _train(self, requests: Sequence[TrainingRequest]) -> list[TrainedNetwork]:
         """Train networks as one batch; nothing need be known of the scores."""
@@ -189,9 +189,7 @@ class ResidualTrainer:
         build_key, train_key = host_random.split(host_random.words_of(request.key))
         network: Any = build(self.architecture, rows.num_parameters, rows.data_size, self.settings, key=build_key)
         task = Task(implicit_losses, (rows.u, rows.x, request.known), constants=(metric, np.float32(scale)))
-        trained, history = train(
-            network, task, self.training(len(rows)), key=train_key, monitor=request.monitor("fit")
-        )
+        trained, history = train(network, task, self.training(len(rows)), key=train_key, monitor=request.monitor("fit"))
         return TrainedNetwork(trained, scale, history)
 
     def fit_together(self, requests: Sequence[TrainingRequest]) -> list[TrainedNetwork]:

@@ -70,7 +70,7 @@ class TrainingRows:
         """Put arrays on the device, or on all that share the training."""
         if self._mesh is None:
             return jax.device_put(arrays)
-        return jax.device_put(arrays, NamedSharding(self._mesh, PartitionSpec()))
+        return jax.device_put(arrays, NamedSharding(self._mesh, PartitionSpec()))  # type: ignore[no-untyped-call]
 
     def _placed(self, sets: list[tuple[np.ndarray, ...]]) -> Batch:
         size = self._filled_size(len(sets[0][0]))

@@ -148,7 +148,7 @@ def _silu(value: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.
 def _mixture_derivatives(
     data: np.ndarray, value: np.ndarray, first: np.ndarray, second: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Turn the last layer and its derivatives (k, data, 3 components, rows) into those of the log-density, (rows, k)."""
+    """Turn the last layer and its derivatives (k, data, outputs, rows) into those of the log-density, (rows, k)."""
     logits, centres, log_widths = np.split(value, 3, axis=1)
     (logits_1, centres_1, widths_1), (logits_2, centres_2, widths_2) = (np.split(a, 3, axis=2) for a in (first, second))
     inside = (log_widths > _LOG_WIDTHS[0]) & (log_widths < _LOG_WIDTHS[1])

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import equinox as eqx
-import jax
-import numpy as np
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .base import Potential, build_potential, describe, register
@@ -19,7 +18,7 @@ class Stack(Potential):
     weights: Float[Array, " members"]
     members: tuple[Potential, ...]
 
-    def __init__(self, num_parameters: int, data_size: int, *, members: Sequence[Mapping[str, Any]], key: Array):
+    def __init__(self, num_parameters: int, data_size: int, *, members: Sequence[Mapping[str, Any]], key: Any):
         self.weights = jnp.ones(len(members))
         self.members = tuple(build_potential(m, num_parameters, data_size, key=key) for m in members)
 

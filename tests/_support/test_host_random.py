@@ -1,0 +1,30 @@
+"""Random numbers on the host are those of JAX, so that what is drawn does not depend on where."""
+
+import jax
+import numpy as np
+import pytest
+
+from fisherscore._support import host_random
+
+KEY = jax.random.fold_in(jax.random.key(2**31 - 7), 3)
+WORDS = host_random.words_of(KEY)
+
+
+@pytest.mark.filterwarnings("error")
+def test_keys_are_those_of_jax():
+    np.testing.assert_array_equal(host_random.split(WORDS, 4), jax.random.key_data(jax.random.split(KEY, 4)))
+    np.testing.assert_array_equal(host_random.fold_in(WORDS, 9), jax.random.key_data(jax.random.fold_in(KEY, 9)))
+    assert host_random.words_of(WORDS) is WORDS
+    assert not np.array_equal(host_random.fold_in(WORDS, 8), host_random.fold_in(WORDS, 9))
+
+
+@pytest.mark.parametrize("num", [1, 2, 700, 3000])
+def test_permutations_are_those_of_jax(num):
+    np.testing.assert_array_equal(host_random.permutation(WORDS, num), jax.random.permutation(KEY, num))
+
+
+def test_normals_are_those_of_jax():
+    drawn = host_random.normals(WORDS, (30, 40, 5))
+    assert drawn.dtype == np.float32
+    np.testing.assert_allclose(drawn, jax.random.normal(KEY, (30, 40, 5)), rtol=1e-5, atol=1e-6)
+    assert abs(drawn.mean()) < 0.05 and abs(drawn.std() - 1) < 0.05
