@@ -28,3 +28,17 @@ def test_normals_are_those_of_jax():
     assert drawn.dtype == np.float32
     np.testing.assert_allclose(drawn, jax.random.normal(KEY, (30, 40, 5)), rtol=1e-5, atol=1e-6)
     assert abs(drawn.mean()) < 0.05 and abs(drawn.std() - 1) < 0.05
+
+
+def test_uniforms_are_those_of_jax():
+    drawn = host_random.uniforms(WORDS, (30, 4), -0.3, 0.3)
+    np.testing.assert_allclose(drawn, jax.random.uniform(KEY, (30, 4), minval=-0.3, maxval=0.3), atol=1e-7)
+
+
+def test_keys_that_are_traced_are_left_to_jax():
+    def draw(key):
+        first, second = host_random.split(host_random.words_of(key))
+        return host_random.normals(host_random.fold_in(first, 1), (5,)), host_random.uniforms(second, (5,), 0.0, 1.0)
+
+    for traced, expected in zip(jax.jit(draw)(KEY), draw(KEY), strict=True):
+        np.testing.assert_allclose(traced, expected, rtol=1e-5)

@@ -1,11 +1,13 @@
 """What holds for every registered score function."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fisherscore.potentials.base import ARCHITECTURES, Potential, build, describe
+from fisherscore.potentials.networks import MLP
 
 SETTINGS = {
     "vector_field": {"hidden": (7, 9)},
@@ -67,3 +69,13 @@ def test_exponential_family_is_exact_for_a_gaussian_with_fixed_covariance():
     slope = jax.jacfwd(network.natural)(THETA[0])[:3]
     x = jnp.array([1.0, -2.0, 0.5])
     np.testing.assert_allclose(network(THETA[0], 2 * x) - network(THETA[0], x), slope.T @ x, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(3, 16), (16, 1)])
+def test_layers_are_drawn_as_equinox_draws_them(sizes):
+    key = jax.random.key(3)
+    (layer,) = MLP(sizes, key=key).layers
+    expected = eqx.nn.Linear(*sizes, key=jax.random.split(key, 1)[0])
+    assert jax.tree.structure(layer) == jax.tree.structure(expected)
+    np.testing.assert_allclose(layer.weight, expected.weight, atol=1e-6)
+    np.testing.assert_allclose(layer.bias, expected.bias, atol=1e-6)

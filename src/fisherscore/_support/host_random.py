@@ -1,7 +1,8 @@
 """Random numbers of JAX keys on the host: those of ``jax.random``, without a function to compile for each shape.
 
 Keys are their two words, as NumPy arrays. Drawing a few thousand numbers takes less than a millisecond here, where
-JAX would first compile the generator for a quarter of a second, again for every shape.
+JAX would first compile the generator for a quarter of a second, again for every shape. Keys that are being traced have
+no words yet: they are left to JAX.
 """
 
 from typing import Any
@@ -13,29 +14,43 @@ from scipy.special import erfinv
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
-def words_of(key: Any) -> np.ndarray:
-    """Return the two words of a JAX key."""
-    if isinstance(key, np.ndarray):
+def words_of(key: Any) -> Any:
+    """Return the two words of a JAX key; one that is being traced is returned as it is."""
+    if isinstance(key, np.ndarray | jax.core.Tracer):
         return key
     return np.asarray(jax.random.key_data(key), np.uint32)[:2]
 
 
-def split(key: np.ndarray, num: int = 2) -> np.ndarray:
+def split(key: Any, num: int = 2) -> Any:
     """Make several keys from one, shape (num, 2)."""
+    if not isinstance(key, np.ndarray):
+        return jax.random.split(key, num)
     return np.stack(_threefry(key, np.arange(num)), axis=1)
 
 
-def fold_in(key: np.ndarray, number: int) -> np.ndarray:
+def fold_in(key: Any, number: int) -> Any:
     """Make a key from a key and a number."""
+    if not isinstance(key, np.ndarray):
+        return jax.random.fold_in(key, number)
     return np.concatenate(_threefry(key, np.array([number])))
 
 
-def normals(key: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def normals(key: Any, shape: tuple[int, ...]) -> Any:
     """Draw standard normal numbers in single precision."""
-    mantissas = (_bits(key, int(np.prod(shape))) >> np.uint32(9)) | np.float32(1.0).view(np.uint32)
+    if not isinstance(key, np.ndarray):
+        return jax.random.normal(key, shape)
     lowest = np.nextafter(np.float32(-1.0), np.float32(0.0))
-    uniform = (mantissas.view(np.float32) - np.float32(1.0)) * (np.float32(1.0) - lowest) + lowest
-    return (np.float32(np.sqrt(2)) * erfinv(np.maximum(uniform, lowest))).reshape(shape)
+    return np.float32(np.sqrt(2)) * erfinv(uniforms(key, shape, lowest, 1.0))
+
+
+def uniforms(key: Any, shape: tuple[int, ...], low: float, high: float) -> Any:
+    """Draw numbers between two others, in single precision."""
+    if not isinstance(key, np.ndarray):
+        return jax.random.uniform(key, shape, minval=low, maxval=high)
+    mantissas = (_bits(key, int(np.prod(shape))) >> np.uint32(9)) | np.float32(1.0).view(np.uint32)
+    lowest, highest = np.float32(low), np.float32(high)
+    drawn = (mantissas.view(np.float32) - np.float32(1.0)) * (highest - lowest) + lowest
+    return np.maximum(drawn, lowest).reshape(shape)
 
 
 def permutation(key: np.ndarray, num: int) -> np.ndarray:

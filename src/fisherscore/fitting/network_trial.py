@@ -1,7 +1,8 @@
 """Whether networks join the closed forms: trained on most rows, judged by the others.
 
 Networks join if, beside the closed forms, they lower the implicit loss of rows they have not seen by more than twice
-its standard error. An ensemble is trained one network after the other, and given up as soon as it is not worth it.
+its standard error. A network that is not worth it when its held-out loss stops falling is given up; the others of an
+ensemble are trained, side by side, only if the first is worth it. On an accelerator all are trained at once.
 """
 
 from collections.abc import Sequence

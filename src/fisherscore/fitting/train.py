@@ -237,7 +237,7 @@ class _Run:
         # Epochs of few steps are run several at a time.
         few = self.sizes.num_batches < _MIN_STEPS and task.fresh is None
         self.num_at_once = 1 << (min(_MAX_EPOCHS, self.num_chunk).bit_length() - 1) if few else 1
-        self.reviewed: np.ndarray | None = None
+        self.reviewed_at = np.array(-1)
         self.orders = _Ahead(self.rows.orders(self.num_at_once, self.num_done))
 
     @property
@@ -257,9 +257,9 @@ class _Run:
         if review is None or not self.sizes.num_held_out:
             return False
         best, now = np.asarray(self.state.best_epoch), np.asarray(self.state.epoch)
-        if np.min(now - best) < review.wait(self.settings.num_epochs) or np.array_equal(best, self.reviewed):
+        if np.min(now - best) < review.wait(self.settings.num_epochs) or np.array_equal(best, self.reviewed_at):
             return False
-        self.reviewed = best
+        self.reviewed_at = best
         return review.is_hopeless([function for function, _ in self.results(0.0)])
 
     def next_chunk(self) -> int:

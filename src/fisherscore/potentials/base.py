@@ -77,12 +77,12 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     return add
 
 
-def build(name: str, num_parameters: int, data_size: int, settings: Mapping[str, Any], *, key: Any) -> ScoreFunction:
+def build(name: str, num_parameters: int, data_size: int, settings: Mapping[str, Any], *, key: Array) -> ScoreFunction:
     """Make a function of a registered class with fresh weights."""
     return ARCHITECTURES[name](num_parameters, data_size, key=key, **settings)
 
 
-def build_potential(description: Mapping[str, Any], num_parameters: int, data_size: int, *, key: Any) -> Potential:
+def build_potential(description: Mapping[str, Any], num_parameters: int, data_size: int, *, key: Array) -> Potential:
     """Make a potential from its description, to be a part of another one."""
     name = description["architecture"]
     built = build(name, num_parameters, data_size, description["settings"], key=key)

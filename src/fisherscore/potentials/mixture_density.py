@@ -29,8 +29,7 @@ class MixtureDensity(Potential):
     """A normalised density: each datum given those before it is a mixture of normals shaped by a small network.
 
     Every datum has a network of its own, of θ and the earlier data, so that the likelihood can have several modes and
-    any noise. The arcsinh of the inputs keeps outliers within reach. The key may be the words of one, as a NumPy array:
-    then nothing is compiled to draw the weights.
+    any noise. The arcsinh of the inputs keeps outliers within reach.
     """
 
     max_data: ClassVar[int] = 30
@@ -89,24 +88,17 @@ class MixtureDensity(Potential):
 
 def _first_layers(key: Any, sizes: tuple[int, ...], data_size: int) -> tuple[tuple[Array, Array], ...]:
     """Draw weights; the last layer starts near zero: components spread over the data, the same for every θ."""
-    draw = _draw_on_host if isinstance(key, np.ndarray) else _draw
+    key = host_random.words_of(key)
     num_layers, num_components = len(sizes) - 1, sizes[-1] // 3
     layers = []
     for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         scale = 0.01 if number == num_layers - 1 else inputs**-0.5
-        layers.append((scale * draw(key, number, (data_size, outputs, inputs)), np.zeros((data_size, outputs))))
+        weights = host_random.normals(host_random.fold_in(key, number), (data_size, outputs, inputs))
+        layers.append((scale * weights, np.zeros((data_size, outputs))))
     spread = np.linspace(-1.5, 1.5, num_components) if num_components > 1 else np.zeros(1)
     start = np.concatenate([np.zeros(num_components), spread, np.full(num_components, np.log(0.7))])
     layers[-1] = (layers[-1][0], np.tile(start, (data_size, 1)))
     return tuple((jnp.asarray(w, jnp.float32), jnp.asarray(b, jnp.float32)) for w, b in layers)
-
-
-def _draw(key: Any, number: int, shape: tuple[int, ...]) -> Array:
-    return jax.random.normal(jax.random.fold_in(key, number), shape)
-
-
-def _draw_on_host(key: np.ndarray, number: int, shape: tuple[int, ...]) -> np.ndarray:
-    return host_random.normals(host_random.fold_in(key, number), shape)
 
 
 def _inputs(theta: Any, x: Any, array_module: Any) -> Any:

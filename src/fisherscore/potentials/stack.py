@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from .base import Potential, build_potential, describe, register
@@ -18,14 +18,14 @@ class Stack(Potential):
     weights: Float[Array, " members"]
     members: tuple[Potential, ...]
 
-    def __init__(self, num_parameters: int, data_size: int, *, members: Sequence[Mapping[str, Any]], key: Any):
+    def __init__(self, num_parameters: int, data_size: int, *, members: Sequence[Mapping[str, Any]], key: Array):
         self.weights = jnp.ones(len(members))
         self.members = tuple(build_potential(m, num_parameters, data_size, key=key) for m in members)
 
     @classmethod
     def of(cls, members: Sequence[Potential], weights: Sequence[float], shape: tuple[int, int]) -> Self:
         """Add up potentials; ``shape`` is the number of parameters and that of data."""
-        stack = cls(*shape, members=[describe(m) for m in members], key=np.zeros(2, np.uint32))
+        stack = cls(*shape, members=[describe(m) for m in members], key=jax.random.key(0))
         values = jnp.asarray(weights, jnp.float32)
         return eqx.tree_at(lambda s: (s.weights, s.members), stack, (values, tuple(members)))
 
