@@ -39,7 +39,7 @@ def python_loop(network: Any, data: tuple[jax.Array, ...], batch_size: int, num_
             batch = tuple(a[batch] for a in data)
 
         def objective(p: Any) -> Any:
-            return latent_score_loss(eqx.combine(p, static), None, batch)
+            return latent_score_loss(eqx.combine(p, static), batch).mean()
 
         value, gradient = jax.value_and_grad(objective)(parameters)
         updates, state = optimiser.update(gradient, state)

@@ -161,5 +161,6 @@ def test_closed_forms_in_numpy_are_those_of_automatic_differentiation(form):
 def test_the_edge_weight_and_its_gradient_in_numpy():
     u = np.random.default_rng(2).uniform(-1, 1, (200, 3))
     value, gradient = jax.vmap(jax.value_and_grad(implicit_risk.edge_weight))(jnp.asarray(u, jnp.float32))
-    np.testing.assert_allclose(implicit_risk.edge_weights(u), value, atol=1e-5)
-    np.testing.assert_allclose(implicit_risk.edge_weight_gradients(u), gradient, atol=1e-4)
+    weights, slopes = implicit_risk.edge_weights_and_gradients(u)
+    np.testing.assert_allclose(weights, value, atol=1e-5)
+    np.testing.assert_allclose(slopes, gradient, atol=1e-4)

@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -6,7 +10,7 @@ import optax
 import pytest
 
 import fisherscore as fs
-from fisherscore.fitting.train import Monitor, Task, Training, latent_score_loss, train
+from fisherscore.fitting.train import Monitor, Review, Task, Training, latent_score_loss, train, train_together
 from fisherscore.potentials.networks import MLP
 
 KEY = jax.random.key(4)
@@ -17,9 +21,9 @@ def rows(num=300):
     return x, np.sin(x[:, :1]) + 0.1 * np.random.default_rng(1).normal(size=(num, 1))
 
 
-def loss(network, key, batch):
-    x, y = batch
-    return jnp.mean((jax.vmap(network)(x) - y) ** 2)
+def loss(network, rows):
+    x, y = rows
+    return jnp.mean((jax.vmap(network)(x) - y) ** 2, axis=1)
 
 
 def network(seed=0):
@@ -37,7 +41,7 @@ def test_full_batch_equals_a_plain_loop_over_optax():
     batch = tuple(jnp.asarray(a, jnp.float32) for a in data)
     losses = []
     for _ in range(25):
-        value, gradient = eqx.filter_value_and_grad(loss)(by_hand, KEY, batch)
+        value, gradient = eqx.filter_value_and_grad(lambda f, rows: loss(f, rows).mean())(by_hand, batch)
         updates, state = optimiser.update(gradient, state)
         by_hand = eqx.apply_updates(by_hand, updates)
         losses.append(float(value))
@@ -57,8 +61,8 @@ def test_minibatches_learn_and_keep_the_best_held_out_epoch():
 
 
 def test_early_stopping_stops_after_patience_whatever_the_chunk():
-    def useless(network, key, batch):
-        return loss(network, key, batch) * 0.0 + 1.0
+    def useless(network, rows):
+        return loss(network, rows) * 0.0 + 1.0
 
     _, history = train(network(), Task(useless, rows()), Training(num_epochs=1000, patience=7, batch_size=64), key=KEY)
     assert history.stopped_early and history.num_epochs == 8 and history.best_epoch == 1
@@ -68,9 +72,9 @@ def test_as_many_compilations_for_a_long_fit_as_for_a_short_one():
     def num_traces(num_epochs):
         traces = []
 
-        def counted(network, key, batch):
+        def counted(network, rows):
             traces.append(1)
-            return loss(network, key, batch)
+            return loss(network, rows)
 
         _, history = train(network(), Task(counted, rows()), Training(num_epochs=num_epochs, patience=None), key=KEY)
         assert history.num_epochs == num_epochs
@@ -79,9 +83,103 @@ def test_as_many_compilations_for_a_long_fit_as_for_a_short_one():
     assert num_traces(3) == num_traces(130) == num_traces(777)
 
 
+def test_other_settings_and_about_as_many_rows_compile_nothing():
+    traces = []
+
+    def counted(network, rows):
+        traces.append(1)
+        return loss(network, rows)
+
+    def run(num_rows, **settings):
+        train(network(), Task(counted, rows(num_rows)), Training(batch_size=32, **settings), key=KEY)
+        return len(traces)
+
+    first = run(1000, num_epochs=3)
+    assert run(1030, num_epochs=5, learning_rate=1e-2, weight_decay=0.1, decay="none", patience=2) == first
+    assert run(3000, num_epochs=3) > first
+
+
+def test_trainings_as_one_batch_give_what_each_gives_alone():
+    """Also where they stop after different numbers of epochs."""
+    settings = Training(num_epochs=30, batch_size=32, learning_rate=1e-2, patience=1)
+    task, quiet = Task(loss, rows()), Monitor(progress=False)
+    networks, keys = [network(0), network(1), network(2)], [jax.random.key(n) for n in range(3)]
+    together = train_together(networks, task, settings, keys=keys, monitor=quiet)
+    assert len({history.num_epochs for _, history in together}) > 1
+    for one, key, (trained, history) in zip(networks, keys, together, strict=True):
+        alone, expected = train(one, task, settings, key=key, monitor=quiet)
+        np.testing.assert_allclose(history.held_out_loss, expected.held_out_loss, rtol=1e-4)
+        assert history.best_epoch == expected.best_epoch
+        for a, b in zip(jax.tree.leaves(trained), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_a_review_gives_up_and_does_so_again_when_resumed(tmp_path):
+    """Noise cannot be learned: the best epoch is an early one, and is asked about once."""
+    data = tuple(np.random.default_rng(n).normal(size=(300, 3 - 2 * n)) for n in range(2))
+    settings = Training(num_epochs=80, batch_size=32, learning_rate=1e-2, patience=40)
+    _, history = train(network(), Task(loss, data), settings, key=KEY)
+    seen = []
+
+    def run(answer, **options):
+        def is_hopeless(functions):
+            seen.append(functions)
+            return answer
+
+        review = Review(is_hopeless, share=0.1)
+        return train(network(), Task(loss, data), settings, key=KEY, monitor=Monitor(review=review, **options))
+
+    _, same = run(False)
+    np.testing.assert_array_equal(same.loss, history.loss)
+    assert 1 <= len(seen) <= history.best_epoch
+    seen.clear()
+    given_up, shorter = run(True, checkpoint=tmp_path / "check")
+    assert len(seen) == 1 and shorter.num_epochs == shorter.best_epoch + 8 < history.num_epochs
+    again, resumed = run(True, checkpoint=tmp_path / "check")
+    assert len(seen) == 2 and resumed.num_epochs == shorter.num_epochs
+    for a, b, c in zip(*map(jax.tree.leaves, (given_up, again, seen[0][0])), strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+
+
+SHARED = """
+import jax, numpy as np
+from fisherscore.fitting.train import Monitor, Task, Training, latent_score_loss, train, train_together
+from fisherscore.fitting.training_rows import shared_by
+from fisherscore.potentials.base import build
+assert len(jax.devices()) == 4 and shared_by(None, 64) is None
+assert shared_by(jax.devices(), 64).size == 4 and shared_by(jax.devices(), 66) is None
+rng = np.random.default_rng(0)
+theta, x = rng.normal(size=(501, 2)), rng.normal(size=(501, 3))
+task = Task(latent_score_loss, (theta, x, np.sin(theta + x[:, :2])))
+networks = [build("vector_field", 2, 3, {"hidden": (16,)}, key=jax.random.key(n)) for n in range(2)]
+for batch_size in (64, None):
+    settings = Training(num_epochs=20, batch_size=batch_size, learning_rate=1e-2)
+    results = []
+    for devices in (jax.devices()[:1], jax.devices()):
+        monitor = Monitor(progress=False, devices=devices)
+        one = train(networks[0], task, settings, key=jax.random.key(1), monitor=monitor)
+        many = train_together(networks, task, settings, keys=[jax.random.key(1), jax.random.key(2)], monitor=monitor)
+        results.append([one, *many])
+    for (alone, history), (shared, shared_history) in zip(*results):
+        assert history.loss[-1] < 0.5 * history.loss[0]
+        np.testing.assert_allclose(shared_history.loss, history.loss, rtol=1e-4)
+        np.testing.assert_allclose(shared_history.held_out_loss, history.held_out_loss, rtol=1e-4)
+        for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(shared)):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+print("shared")
+"""
+
+
+def test_four_devices_give_what_one_does():
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", SHARED], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "shared", done.stderr
+
+
 def test_a_loss_that_is_not_finite_stops_with_advice():
-    def breaks(network, key, batch):
-        return jnp.log(loss(network, key, batch) - 0.2)
+    def breaks(network, rows):
+        return jnp.log(loss(network, rows).mean() - 0.2) + 0 * loss(network, rows)
 
     with pytest.raises(fs.TrainingError, match=r"loss became nan in epoch \d+.*learning rate"):
         train(network(), Task(breaks, rows()), Training(num_epochs=300, learning_rate=1e-2, patience=None), key=KEY)
@@ -149,8 +247,8 @@ def test_resume_refuses_another_fit(tmp_path):
 
 def test_the_papers_loss_is_the_mean_square():
     theta, x, target = jnp.ones((4, 2)), jnp.ones((4, 3)), jnp.zeros((4, 2))
-    value = latent_score_loss(lambda t, x: jnp.array([1.0, 3.0]), KEY, (theta, x, target))
-    assert float(value) == 5.0
+    values = latent_score_loss(lambda t, x: jnp.array([1.0, 3.0]), (theta, x, target))
+    np.testing.assert_array_equal(values, np.full(4, 5.0))
 
 
 def test_progress_bar_shows_losses(capsys):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fisherscore.potentials.base import ARCHITECTURES, Potential, build, describe, likelihood
+from fisherscore.potentials.networks import MLP
 
 SETTINGS = {
     "vector_field": {"hidden": (7, 9)},
@@ -97,3 +98,13 @@ def test_scores_are_the_gradients_of_potentials(network):
     expected = eqx.filter_grad(lambda f: f.potential(theta, x))(network)
     for a, b in zip(jax.tree.leaves(weights), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(3, 16), (16, 1)])
+def test_layers_are_drawn_as_equinox_draws_them(sizes):
+    key = jax.random.key(3)
+    (layer,) = MLP(sizes, key=key).layers
+    expected = eqx.nn.Linear(*sizes, key=jax.random.split(key, 1)[0])
+    assert jax.tree.structure(layer) == jax.tree.structure(expected)
+    np.testing.assert_allclose(layer.weight, expected.weight, atol=1e-6)
+    np.testing.assert_allclose(layer.bias, expected.bias, atol=1e-6)

@@ -11,50 +11,47 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from .._support.folder import read_arrays, read_json, write_folder
 from ..errors import ModelFolderError
 
 _SCHEMA = "fisherscore-checkpoint"
-_VERSION = 1
+_VERSION = 2
 
 
 class State(eqx.Module):
-    """What changes from step to step; a checkpoint is this and the losses."""
+    """What changes from step to step; a checkpoint is this and the losses. All parameters stand in one vector."""
 
-    parameters: Any
-    optimiser: Any
-    key: Array
-    epoch: Array
+    parameters: Any  # these are arrays, on the device or on the host
+    first_moment: Any
+    second_moment: Any
+    step: Any
+    epoch: Any
     best_parameters: Any
-    best_loss: Array
-    best_epoch: Array
+    best_loss: Any
+    best_epoch: Any
 
     @classmethod
-    def first(cls, parameters: Any, optimiser: Any, key: Array) -> "State":
-        """Start before the first epoch."""
+    def first(cls, parameters: np.ndarray) -> "State":
+        """Start before the first epoch; one state, or several as rows of ``parameters``."""
+        each = parameters.shape[:-1]
         return cls(
             parameters=parameters,
-            optimiser=optimiser.init(parameters),
-            key=key,
-            epoch=jnp.zeros((), jnp.int32),
+            first_moment=np.zeros_like(parameters),
+            second_moment=np.zeros_like(parameters),
+            step=np.zeros(each, np.int32),
+            epoch=np.zeros(each, np.int32),
             best_parameters=parameters,
-            best_loss=jnp.asarray(jnp.inf),
-            best_epoch=jnp.zeros((), jnp.int32),
+            best_loss=np.full(each, np.inf, np.float32),
+            best_epoch=np.zeros(each, np.int32),
         )
-
-    def storable(self) -> "State":
-        """Replace the random key by its bits, which is what a file can hold."""
-        return eqx.tree_at(lambda s: s.key, self, jax.random.key_data(self.key))
 
 
 class Checkpoint:
     """Keeps the state of a fit in a folder, and refuses to go on from that of a different fit."""
 
-    def __init__(self, path: str | Path, settings: Any, data: tuple[np.ndarray, ...], key: Array):
+    def __init__(self, path: str | Path, settings: Any, data: tuple[np.ndarray, ...], key: np.ndarray):
         self.path = Path(path)
         self.last_write = time.perf_counter()
         digest = hashlib.sha256()
@@ -63,7 +60,7 @@ class Checkpoint:
         self.identity = {
             "settings": asdict(settings),
             "data": digest.hexdigest(),
-            "key": np.asarray(jax.random.key_data(key)).tolist(),
+            "key": key.tolist(),
         }
 
     def exists(self) -> bool:
@@ -77,7 +74,7 @@ class Checkpoint:
 
     def write(self, state: State, losses: list[np.ndarray]) -> None:
         """Write the state and the losses of every chunk of epochs so far."""
-        arrays = {f"{i:04d}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state.storable()))}
+        arrays = {f"{i:04d}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         document = {
             "schema": _SCHEMA,
             "version": _VERSION,
@@ -88,7 +85,7 @@ class Checkpoint:
         write_folder(self.path, {"checkpoint.json": document}, {"state.safetensors": arrays | history})
         self.last_write = time.perf_counter()
 
-    def read(self, like: State) -> tuple[State, list[np.ndarray]]:
+    def read(self, like: State) -> tuple[State, np.ndarray]:
         """Read a state of the same shapes, and the losses so far."""
         document = read_json(self.path / "checkpoint.json", _SCHEMA, _VERSION)
         stored = document.get("identity")
@@ -97,14 +94,13 @@ class Checkpoint:
                 f"checkpoint: {self.path} belongs to another fit: {_difference(stored, self.identity)}. "
                 "Give the same simulations, settings and seed, or another folder."
             )
-        leaves, structure = jax.tree.flatten(like.storable())
+        leaves, structure = jax.tree.flatten(like)
         expected: dict[str, Any] = {f"{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
         expected["losses"] = ((int(document["num_epochs_done"]), 2), np.float64)
         # Losses that were never measured are stored as NaN, and a best loss before the first epoch as infinity.
         arrays = read_arrays(self.path / "state.safetensors", expected, finite=False)
         history = arrays.pop("losses")
-        state = jax.tree.unflatten(structure, [jnp.asarray(arrays[k]) for k in sorted(arrays)])
-        return eqx.tree_at(lambda s: s.key, state, jax.random.wrap_key_data(state.key)), [history]
+        return jax.tree.unflatten(structure, [arrays[k] for k in sorted(arrays)]), history
 
 
 def _difference(stored: Any, wanted: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ squares problem.
 Here W = ω(u) M with a scalar ω, the edge weight, and a constant matrix M, the metric.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,21 +44,17 @@ def edge_weight(u: Float[Array, " params"]) -> Float[Array, ""]:
 
 
 def edge_weights(u: np.ndarray) -> np.ndarray:
-    """Compute the edge weight of every row, in NumPy."""
-    return np.prod(_edge_factors(u)[0], axis=1)
+    """Compute the edge weight of every row."""
+    return edge_weights_and_gradients(u)[0]
 
 
-def edge_weight_gradients(u: np.ndarray) -> np.ndarray:
-    """Differentiate the edge weight at every row, (n, p)."""
-    factors, slopes = _edge_factors(u)
-    others = [np.prod(np.delete(factors, j, axis=1), axis=1) for j in range(u.shape[1])]
-    return slopes * np.stack(others, axis=1)
-
-
-def _edge_factors(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the factor of every parameter in the edge weight, and its derivative."""
+def edge_weights_and_gradients(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the edge weight of every row (n,) and its gradient (n, p), with nothing to compile."""
     inside = np.clip((1.0 - np.abs(u)) / _EDGE, 0.0, 1.0)
-    return inside**2 * (3.0 - 2.0 * inside), -np.sign(u) * 6.0 * inside * (1.0 - inside) / _EDGE
+    factors = inside**2 * (3.0 - 2.0 * inside)
+    slopes = -np.sign(u) * 6.0 * inside * (1.0 - inside) / _EDGE
+    others = np.stack([np.delete(factors, k, axis=1).prod(axis=1) for k in range(u.shape[1])], axis=1)
+    return factors.prod(axis=1), slopes * others
 
 
 def inverse_information(scores: Sequence[np.ndarray], num_parameters: int) -> np.ndarray:
@@ -86,8 +82,8 @@ class Terms:
         if rows.is_evaluated_in_numpy(function):
             frame = Frame.of_metric(metric)
             along, traces = rows.evaluate(function, frame)
-            slopes = edge_weight_gradients(rows.u) @ frame.directions
-            divergences = np.sum(slopes * along, axis=1) + edge_weights(rows.u) * traces
+            weights, slopes = edge_weights_and_gradients(rows.u)
+            divergences = np.sum(slopes @ frame.directions * along, axis=1) + weights * traces
             return cls(along @ np.linalg.inv(frame.directions), divergences)
         arrays = (np.asarray(rows.u, np.float32), np.asarray(rows.x, np.float32))
         matrix = np.asarray(metric, np.float32)
@@ -216,20 +212,14 @@ class ImplicitRisk:
         return min(removals, key=lambda r: r[0])
 
 
-def implicit_loss(metric: np.ndarray) -> Callable[..., Array]:
-    """Make the loss of a network trained on (u, x, what is known of the score), to add what is not."""
-    matrix = jnp.asarray(metric, jnp.float32)
+def implicit_losses(network: Any, rows: tuple[Array, ...], metric: Array, scale: Array) -> Array:
+    """Compute the loss of a network, its score times ``scale``, that adds to what is known: rows are (u, x, known)."""
 
-    def loss(network: Any, key: Array, batch: tuple[Array, ...]) -> Array:
-        del key
+    def one(u: Array, x: Array, known: Array) -> Array:
+        score, divergence = _one_score_and_divergence(lambda v, y: scale * network(v, y), metric, u, x)
+        return edge_weight(u) * (0.5 * score + known) @ metric @ score + divergence
 
-        def one(u: Array, x: Array, known: Array) -> Array:
-            score, divergence = _one_score_and_divergence(network, matrix, u, x)
-            return edge_weight(u) * (0.5 * score + known) @ matrix @ score + divergence
-
-        return jnp.mean(jax.vmap(one)(*batch))
-
-    return loss
+    return jax.vmap(one)(*rows)
 
 
 @eqx.filter_jit

@@ -1,24 +1,26 @@
 """Whether networks join the closed forms: trained on most rows, judged by the others.
 
 Networks join if, beside the closed forms, they lower the implicit loss of rows they have not seen by more than twice
-its standard error. An ensemble is trained one network after the other, and given up as soon as it is not worth it.
+its standard error. A network that is not worth it when its held-out loss stops falling is given up; the others of an
+ensemble are trained, side by side, only if the first is worth it. On an accelerator all are trained at once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Array
 
+from .._support import host_random
 from ..potentials.base import Potential
 from .data import Rows
 from .error_estimate import network_error
 from .implicit_risk import ImplicitRisk, Terms, edge_weights, inverse_information
 from .options import FitOptions
 from .regimes import WeighedForms
-from .trainers import TrainedNetwork, Trainer, TrainingRequest
+from .train import Review
+from .trainers import TrainedNetwork, Trainer, TrainingRequest, network_terms, runs_members_as_one
 
 # Networks are judged by a tenth of the simulations; where these are few, by up to a fifth, but no more than this.
 _MAX_TEST_OF_FEW = 1_000
@@ -49,17 +51,13 @@ class Joined:
     error: float
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class _Ensemble:
-    """Networks trained so far, their terms at the test rows, and what they are worth together."""
+    """Networks, their terms at the test rows, and what they are worth together."""
 
-    trained: list[TrainedNetwork] = field(default_factory=list)
-    terms: list[Terms] = field(default_factory=list)
-    judgement: Judgement | None = None
-
-    def mean(self) -> Terms:
-        """Average the networks."""
-        return Terms.weighted_sum([(1 / len(self.terms), t) for t in self.terms], self.terms[0].scores.shape)
+    trained: list[TrainedNetwork]
+    terms: list[Terms]
+    judgement: Judgement
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,26 +91,42 @@ class NetworkTrial:
 
     def run(self, trainer: Trainer, key: Array, options: FitOptions) -> tuple[Joined | None, dict[str, Any]]:
         """Train networks and judge them; give those that join, and details of the training."""
-        ensemble = _Ensemble()
-        for number in range(trainer.num_members):
-            request = TrainingRequest(
+        words = host_random.words_of(key)
+        requests = [
+            TrainingRequest(
                 rows=self.training,
                 known=self.known,
                 metric=self.risk.metric,
-                key=jax.random.fold_in(key, number),
+                key=host_random.fold_in(words, number),
                 progress=options.progress,
                 checkpoint=options.checkpoint_of(f"network_{number}"),
+                review=Review(self.is_hopeless),
             )
-            ensemble.trained.append(trainer.fit(request))
-            ensemble.terms.append(ensemble.trained[-1].terms(self.test, self.risk.metric))
-            ensemble.judgement = self.judge(ensemble.mean())
-            if not ensemble.judgement.worthwhile:
-                break
-        judgement = ensemble.judgement
-        if judgement is None:
+            for number in range(trainer.num_members)
+        ]
+        if not requests:
             return None, {}
-        details = _details(ensemble.trained, judgement)
-        return (self._joined(ensemble, judgement) if judgement.worthwhile else None), details
+        # Where all take no longer than one, all are trained at once.
+        num_first = len(requests) if runs_members_as_one(requests) else 1
+        ensemble = self._ensemble(trainer.fit_together(requests[:num_first]))
+        if ensemble.judgement.worthwhile and requests[num_first:]:
+            others = [replace(request, review=None) for request in requests[num_first:]]
+            ensemble = self._ensemble([*ensemble.trained, *trainer.fit_together(others)])
+        joined = self._joined(ensemble) if ensemble.judgement.worthwhile else None
+        return joined, _details(ensemble)
+
+    def is_hopeless(self, networks: list[Potential]) -> bool:
+        """Say of networks that have not become better for a while whether they would not join as they are.
+
+        The held-out loss of few rows is smallest long before the patience is spent, and what does not help then never
+        did on the problems this was tried on.
+        """
+        terms = [network_terms(network, self.test, self.risk.metric) for network in networks]
+        return not self.judge(_mean(terms)).worthwhile
+
+    def _ensemble(self, trained: list[TrainedNetwork]) -> _Ensemble:
+        terms = [network.terms(self.test, self.risk.metric) for network in trained]
+        return _Ensemble(trained, terms, self.judge(_mean(terms)))
 
     def judge(self, network: Terms) -> Judgement:
         """Weigh networks beside the closed forms, and say by how much the loss of every row falls."""
@@ -124,11 +138,11 @@ class NetworkTrial:
         both = Terms.weighted_sum([(keep, self.base), (weight, network)], self.base.scores.shape)
         return Judgement(keep, weight, self.risk.loss(self.base) - self.risk.loss(both))
 
-    def _joined(self, ensemble: _Ensemble, judgement: Judgement) -> Joined:
+    def _joined(self, ensemble: _Ensemble) -> Joined:
         """Give the ensemble its weights and its error."""
-        keep, weight = judgement.keep, judgement.weight
+        keep, weight = ensemble.judgement.keep, ensemble.judgement.weight
         names = [f"network {number}" for number in range(1, len(ensemble.trained) + 1)]
-        whole = keep * self.base.scores + weight * ensemble.mean().scores
+        whole = keep * self.base.scores + weight * _mean(ensemble.terms).scores
         return Joined(
             networks={n: t.potential for n, t in zip(names, ensemble.trained, strict=True)},
             weights={n: weight * t.scale / len(names) for n, t in zip(names, ensemble.trained, strict=True)},
@@ -137,10 +151,15 @@ class NetworkTrial:
         )
 
 
-def _details(trained: Sequence[TrainedNetwork], judgement: Judgement) -> dict[str, Any]:
+def _mean(terms: Sequence[Terms]) -> Terms:
+    """Average the terms of networks."""
+    return Terms.weighted_sum([(1 / len(terms), t) for t in terms], terms[0].scores.shape)
+
+
+def _details(ensemble: _Ensemble) -> dict[str, Any]:
     """Describe the training of the first network, and what all are worth."""
-    return trained[0].history.as_dict() | {
-        "network_gain": float(judgement.gains.mean()),
-        "network_used": judgement.worthwhile,
-        "fit_seconds": sum(t.history.seconds for t in trained),
+    return ensemble.trained[0].history.as_dict() | {
+        "network_gain": float(ensemble.judgement.gains.mean()),
+        "network_used": ensemble.judgement.worthwhile,
+        "fit_seconds": sum(t.history.seconds for t in ensemble.trained),
     }

@@ -3,6 +3,7 @@
 A plain vector field gives a score directly, as in the paper. The exponential family models a scalar ℓ(θ, x) instead.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._support import host_random
 from .base import Potential, ScoreFunction, register
 
 
@@ -19,15 +21,24 @@ class MLP(eqx.Module):
 
     layers: tuple[eqx.nn.Linear, ...]
 
-    def __init__(self, sizes: Sequence[int], *, key: Array):
-        keys = jax.random.split(key, len(sizes) - 1)
-        self.layers = tuple(eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
+    def __init__(self, sizes: Sequence[int], *, key: Any):
+        keys = host_random.split(host_random.words_of(key), len(sizes) - 1)
+        self.layers = tuple(_linear(a, b, k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
 
     def __call__(self, value: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
         """Run the stack; the last layer is linear."""
         for layer in self.layers[:-1]:
             value = jax.nn.elu(layer(value))
         return self.layers[-1](value)
+
+
+def _linear(inputs: int, outputs: int, key: Any) -> eqx.nn.Linear:
+    """Make a layer as Equinox does, with nothing to compile for its weights."""
+    layer = eqx.filter_eval_shape(lambda: eqx.nn.Linear(inputs, outputs, key=jax.random.key(0)))
+    limit = 1 / math.sqrt(inputs)
+    shapes = ((outputs, inputs), (outputs,))
+    drawn = [host_random.uniforms(k, s, -limit, limit) for k, s in zip(host_random.split(key), shapes, strict=True)]
+    return eqx.tree_at(lambda one: (one.weight, one.bias), layer, [jnp.asarray(a, jnp.float32) for a in drawn])
 
 
 @register("vector_field")
@@ -37,7 +48,7 @@ class VectorField(ScoreFunction):
     mlp: MLP
     hidden: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, num_parameters: int, data_size: int, *, hidden: Sequence[int], key: Array):
+    def __init__(self, num_parameters: int, data_size: int, *, hidden: Sequence[int], key: Any):
         self.hidden = tuple(hidden)
         self.mlp = MLP((num_parameters + data_size, *self.hidden, num_parameters), key=key)
 
@@ -65,8 +76,8 @@ class ExponentialFamily(Potential):
     hidden: tuple[int, ...] = eqx.field(static=True)
     num_features: int = eqx.field(static=True)
 
-    def __init__(self, num_parameters: int, data_size: int, *, hidden: Sequence[int], num_features: int, key: Array):
-        natural_key, features_key, normaliser_key = jax.random.split(key, 3)
+    def __init__(self, num_parameters: int, data_size: int, *, hidden: Sequence[int], num_features: int, key: Any):
+        natural_key, features_key, normaliser_key = host_random.split(host_random.words_of(key), 3)
         self.hidden = tuple(hidden)
         self.num_features = num_features
         self.natural = MLP((num_parameters, *self.hidden, data_size + num_features), key=natural_key)
