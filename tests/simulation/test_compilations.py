@@ -37,7 +37,7 @@ def test_simulations_of_the_same_function_share_what_is_compiled():
         again = fs.from_jax(noisy)
         assert number_compiled(lambda n=num, s=seed, a=again: fs.simulate(a, proposal, n, seed=s)) == 0
     # A control: another function.
-    assert number_compiled(lambda: fs.simulate(fs.from_jax(lambda k, t: noisy(k, t)), proposal, 300)) == 1
+    assert number_compiled(lambda: fs.simulate(fs.from_jax(lambda k, t: 2 * noisy(k, t)), proposal, 300)) == 1
 
 
 def test_records_and_parameters_do_not_depend_on_how_many_others_there_are():

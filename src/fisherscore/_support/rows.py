@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import numpy as np
 
-# Rows are done in parts of these sizes only: a handful, many, and very many. To compile for another size would take
-# longer than the rows that fill up a part.
-_SIZES = (8, 512, 8_192)
+# Rows are done in parts of these sizes only, each for up to so many rows: a handful, many, and very many. To compile
+# for another size would take longer than to do several parts, or to fill one up.
+_SIZES = {8: 64, 512: 8_192}
+_LARGEST_SIZE = 8_192
 
 
 def rows_mapped(function: Callable[..., Any], rows: tuple[Any, ...], batch_size: int) -> Any:
@@ -27,8 +28,7 @@ def rows_in_turn(compiled: Callable[..., Any], rows: tuple[Any, ...], batch_size
     num = _num_rows(rows)
     if not num:
         return np.asarray(compiled(*rows))
-    few, many, most = _SIZES
-    size = min(batch_size, few if num <= few else many if num <= most else most)
+    size = min(batch_size, next((size for size, most in _SIZES.items() if num <= most), _LARGEST_SIZE))
     parts = []
     for begin in range(0, num, size):
         part = jax.tree.map(lambda array, begin=begin: _filled(array[begin : begin + size], size), rows)

@@ -21,8 +21,8 @@ from .proposal import Proposal
 from .simulations import Origin
 from .simulator import Simulator
 
-# Parameters are drawn for so many records at a time, in powers of two: few sizes, so that few are compiled.
-_FEWEST_AT_ONCE, _MOST_AT_ONCE = 1_024, 65_536
+# Parameters are drawn for so many records at a time, always: one size, so that one is compiled.
+_RECORDS_AT_ONCE = 1_024
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,7 @@ class Plan:
 
     def parameters(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Draw θ, and z where there is a latent, of the given records, each from its own key."""
-        num = len(indices)
-        size = min(_MOST_AT_ONCE, max(_FEWEST_AT_ONCE, 1 << max(num - 1, 0).bit_length()))
+        num, size = len(indices), _RECORDS_AT_ONCE
         numbers = np.resize(np.asarray(indices, np.uint32), -(-max(num, 1) // size) * size)
         draw, key = _draws(self.proposal) if self.latent is None else self._draws_of_latent, key_of(self.seed)
         parts = [draw(key, numbers[start : start + size]) for start in range(0, len(numbers), size)]

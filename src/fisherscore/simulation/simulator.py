@@ -193,7 +193,7 @@ class JaxSimulator(Simulator):
         self.name = name
         self.batch_size = batch_size
         self.block_size = 16 * batch_size
-        self._records = _compiled(function)
+        self._records, self._records_at_one_point = _compiled(function)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -205,11 +205,14 @@ class JaxSimulator(Simulator):
         num = len(parameters)
         size = min(self.batch_size, 1 << max(num - 1, 0).bit_length())
         pad = np.arange(-(-num // size) * size) % num
-        rows = (np.asarray(indices[pad], np.uint32), np.asarray(parameters[pad], np.float32))
+        numbers, theta = np.asarray(indices[pad], np.uint32), np.asarray(parameters[pad], np.float32)
+        one_point = bool((theta == theta[0]).all())
+        records = self._records_at_one_point if one_point else self._records
         key, purpose = key_of(stream.seed), np.uint32(stream.purpose)
         batches = []
         for start in range(0, len(pad), size):  # in turn: only one batch is in the memory of the device at a time
-            batch = self._records(key, purpose, *(array[start : start + size] for array in rows))
+            part = slice(start, start + size)
+            batch = records(key, purpose, numbers[part], theta[0] if one_point else theta[part])
             batches.append(np.asarray(batch, dtype=np.float64))
         x = np.concatenate(batches)[:num]
         finite = np.isfinite(x).reshape(num, -1).all(axis=1)
@@ -218,8 +221,12 @@ class JaxSimulator(Simulator):
         return Block(x, status, messages)
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of one record for batches; simulators made of the same function share what is compiled."""
+def _compiled(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compile a function of one record for batches: at many points, and at one, as forecasts need them.
+
+    At one point, what depends on θ alone is computed once a batch. Simulators made of the same function share what is
+    compiled.
+    """
     try:
         return _compiled_once(function)
     except TypeError:  # an object that is called like a function, and cannot be told from another
@@ -227,16 +234,16 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    def records(seed_key: Any, purpose: Any, indices: Any, parameters: Any) -> Any:
+def _compiled_once(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def records(axis: int | None, seed_key: Any, purpose: Any, indices: Any, parameters: Any) -> Any:
         key = jax.random.fold_in(seed_key, purpose)
 
         def one(index: Any, theta: Any) -> Any:
             return jnp.atleast_1d(function(jax.random.fold_in(key, index), theta))
 
-        return jax.vmap(one)(indices, parameters)
+        return jax.vmap(one, in_axes=(0, axis))(indices, parameters)
 
-    return jax.jit(records)
+    return jax.jit(functools.partial(records, 0)), jax.jit(functools.partial(records, None))
 
 
 def from_python(function: Callable[..., Any], *, name: str | None = None, timeout: float | None = None) -> Simulator:
