@@ -162,7 +162,7 @@ def report(rows: list[Row], exponents: list[Row]) -> None:
 
 
 def draw(rows: list[Row], exponents: list[Row], path: Path) -> None:
-    figure, grid = plt.subplots(2, len(AXES), figsize=(13, 7), layout="constrained", squeeze=False)
+    figure, grid = plt.subplots(2, len(AXES), figsize=(13, 7), layout="constrained", sharey="row")
     powers = {(line["axis"], line["step"]): line["time"] for line in exponents}
     values = {"run time (s)": run_seconds, "peak memory (MB)": lambda row: row["peak_megabytes"]}
     for axes_row, (label, value) in zip(grid, values.items(), strict=True):

@@ -210,9 +210,7 @@ def _ratio(rows: list[Row], call: str) -> str:
 def draw(rows: list[Row], path: Path) -> None:
     """Draw bars of log seconds: full colour is run, the lighter part on top of it compilation."""
     cases = sorted({(row["device"], row["problem"]) for row in rows})
-    figure, grid = plt.subplots(
-        len(cases), 1, figsize=(11, 3.6 * len(cases)), layout="constrained", squeeze=False, sharex=False
-    )
+    figure, grid = plt.subplots(len(cases), 1, figsize=(13, 3.6 * len(cases)), layout="constrained", squeeze=False)
     floor = 1e-3
     for axes, (device, problem) in zip(grid[:, 0], cases, strict=True):
         here = [row for row in rows if (row["device"], row["problem"]) == (device, problem)]
@@ -231,7 +229,7 @@ def draw(rows: list[Row], path: Path) -> None:
             axes.bar(places, runs, 0.15, bottom=0, color=colour, label=label if places else None)
         axes.set_yscale("log")
         axes.set_ylim(bottom=floor)
-        axes.set_xticks(range(len(steps)), [step.replace("_", "\n") for step in steps])
+        axes.set_xticks(range(len(steps)), [step.replace("_", "\n") for step in steps], fontsize=9)
         axes.set_ylabel("seconds")
         axes.set_title(f"{problem.replace('_', ' ')}, {device} (light: compilation)", fontsize=11)
         axes.grid(axis="y", alpha=0.3)
