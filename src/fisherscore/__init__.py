@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from . import accuracy as accuracy
     from . import plot as plot
     from . import problems as problems
+    from ._support.compilation_cache import use_compilation_cache as use_compilation_cache
     from .errors import ArgumentError as ArgumentError
     from .errors import CampaignError as CampaignError
     from .errors import ConfigurationError as ConfigurationError
@@ -110,6 +111,7 @@ _HOMES = {
     "simulation.status": ("CampaignStatus", "campaign_status"),
     "fitting.train": ("Training",),
     "fitting.trainers": ("DensityTrainer",),
+    "_support.compilation_cache": ("use_compilation_cache",),
     "simulation.files": ("export_simulations", "import_simulations"),
 }
 _MODULES = ("accuracy", "plot", "problems")

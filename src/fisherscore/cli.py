@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
-from .errors import ArgumentError, FisherScoreError
+from .errors import ArgumentError, FisherScoreError, FisherScoreWarning
 
 app = typer.Typer(
     help="Learn the Fisher score of any simulator, and put it to work.", no_args_is_help=True, add_completion=True
@@ -114,7 +115,7 @@ def run(
 
 def _run_experiment(experiment: Experiment, out: Path, options: dict[str, Any], as_json: bool) -> None:
     """Run an experiment of the paper."""
-    with _errors():
+    with _computing():
         module = import_module(f".experiments.{experiment.name}", __package__)
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
             result = module.run(out, **options)
@@ -124,7 +125,7 @@ def _run_experiment(experiment: Experiment, out: Path, options: dict[str, Any], 
 
 def _run_stages(file: Path, stages: tuple[str, ...] | None, as_json: bool) -> None:
     """Run stages of an analysis file; the exit code says whether they advise against trusting it."""
-    with _errors():
+    with _computing():
         from .analysis.configuration import read_configuration
         from .analysis.report import verdict
         from .analysis.stages import STAGES, run_stages
@@ -183,7 +184,7 @@ def simulate(
         others = (parameter, out, num_simulations, workers, dask, seed, timeout, input_format)
         if any(value is not None for value in others):
             raise typer.BadParameter("an analysis file says all this itself; only --shard may be given.")
-        with _errors():
+        with _computing():
             from .analysis.campaigns import run_campaigns
             from .analysis.configuration import read_configuration
             from .analysis.workspace import Workspace
@@ -192,7 +193,7 @@ def simulate(
         return
     if parameter is None or out is None or num_simulations is None:
         raise typer.BadParameter("a program needs --parameter, --out and --num-simulations.")
-    with _errors():
+    with _computing():
         from .simulation.campaign import simulate as run_campaign
         from .simulation.proposal import uniform
         from .simulation.simulator import from_command
@@ -276,7 +277,7 @@ def check_simulator(
 
     Example: fisherscore check-simulator -p a=0:1 -p b=2:3 -- ./sim {input} {output}
     """
-    with _errors():
+    with _computing():
         from .simulation.preflight import check_simulator as check
         from .simulation.proposal import uniform
         from .simulation.simulator import from_command
@@ -310,6 +311,18 @@ def _errors() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("fisherscore: stopped. What is done is kept; the same command goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def _computing() -> Iterator[None]:
+    """Treat errors likewise, and keep what is compiled for the next command."""
+    with _errors():
+        from ._support.compilation_cache import use_compilation_cache
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FisherScoreWarning)  # nobody asked for it, so nobody misses it
+            use_compilation_cache()
+        yield
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What a user might write, with every public name in it. Checked by mypy in strict mode, not run."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +18,9 @@ def draw(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def draw_jax(key: jax.Array, theta: jax.Array) -> jax.Array:
     return theta + jax.random.normal(key, theta.shape)
 
+
+# Compiled functions
+compiled: Path | None = fs.use_compilation_cache("cache", max_gigabytes=0.5)
 
 # Simulators and proposals
 simulator: fs.Simulator = fs.from_python(draw, timeout=10.0)

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-# Parts are never smaller, so that a handful of rows compiles once.
-_MIN_BATCH = 8
+# Rows are done in parts of these sizes only, each for up to so many rows: a handful, many, and very many. To compile
+# for another size would take longer than to do several parts, or to fill one up.
+_SIZES = {8: 64, 512: 8_192}
+_LARGEST_SIZE = 8_192
 
 
 def rows_mapped(function: Callable[..., Any], rows: tuple[Any, ...], batch_size: int) -> Any:
@@ -20,20 +20,20 @@ def rows_mapped(function: Callable[..., Any], rows: tuple[Any, ...], batch_size:
     return jax.lax.map(lambda row: function(*row), rows, batch_size=batch_size)
 
 
-def rows_in_turn(compiled: Callable[..., Any], rows: tuple[Any, ...], batch_size: int) -> Array:
+def rows_in_turn(compiled: Callable[..., Any], rows: tuple[Any, ...], batch_size: int) -> np.ndarray:
     """Apply a compiled function of rows to parts of a few sizes only, so that any number of rows reuses its code.
 
-    A part has ``batch_size`` rows, or, where there are fewer, the next power of two; the first row fills it up.
+    A part has at most ``batch_size`` rows; the first row fills up the last.
     """
     num = _num_rows(rows)
     if not num:
-        return compiled(*rows)
-    size = min(batch_size, max(_MIN_BATCH, 1 << (num - 1).bit_length()))
+        return np.asarray(compiled(*rows))
+    size = min(batch_size, next((size for size, most in _SIZES.items() if num <= most), _LARGEST_SIZE))
     parts = []
     for begin in range(0, num, size):
         part = jax.tree.map(lambda array, begin=begin: _filled(array[begin : begin + size], size), rows)
         parts.append(np.asarray(compiled(*part))[: num - begin])
-    return jnp.asarray(np.concatenate(parts))
+    return np.concatenate(parts)
 
 
 def _filled(rows: Any, size: int) -> np.ndarray:

@@ -25,6 +25,7 @@ from ..problems.lensing_spectra import FIDUCIAL
 from ..score.fitted import FittedScore
 from ..simulation.campaign import simulate
 from .common import Stopwatch, compare_with_exact, settings
+from .exact_posterior import draw_exact_posterior
 from .weak_lensing_page import Results, write_page
 
 
@@ -135,20 +136,13 @@ def _compare(study: _Study) -> dict[str, Any]:
 
 
 def _infer(study: _Study) -> tuple[Posterior, Posterior]:
-    """Sample with learned and with exact scores, and draw figure 3."""
-    num = study.effort.num_exact_samples
+    """Sample with learned scores, draw from the exact posterior, and draw figure 3."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FisherScoreWarning)  # problems are listed in the results
         learned = sample(study.model, study.x_obs, seed=study.seed + 3, progress=study.progress)
-        exact = sample(
-            study.problem.exact_model(),
-            study.x_obs,
-            seed=study.seed + 4,
-            num_samples=num,
-            num_warmup=min(300, 2 * num),
-            progress=study.progress,
-        )
-    axes = plot.triangle([learned, exact], truth=study.truth, labels=["learned score", "exact score"])
+    num = study.effort.num_exact_samples
+    exact = draw_exact_posterior(study.problem, study.x_obs, learned, num_samples=num, seed=study.seed + 4)
+    axes = plot.triangle([learned, exact], truth=study.truth, labels=["learned score", "exact likelihood"])
     plot.save_figure(axes, study.out / "figure3_posterior.png")
     return learned, exact
 

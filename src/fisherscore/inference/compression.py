@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
+import equinox as eqx
 import numpy as np
 
 from .._support.arguments import as_finite, as_indices, as_theta, refuse_outside
@@ -124,4 +124,9 @@ def _matrix(model: ScoreModel, theta: np.ndarray, fisher: Any) -> FisherMatrix:
         return FisherMatrix(model.names, as_finite(fisher, "fisher"))
     if not model.knows_fisher:
         raise ArgumentError("fisher: this model knows no Fisher matrix; give one, for instance a forecast at theta0.")
-    return FisherMatrix(model.names, np.asarray(model.fisher_one(jnp.asarray(theta, jnp.float32)), np.float64))
+    return FisherMatrix(model.names, np.asarray(_fisher(model, theta.astype(np.float32)), np.float64))
+
+
+@eqx.filter_jit
+def _fisher(model: ScoreModel, theta: Any) -> Any:
+    return model.fisher_one(theta)

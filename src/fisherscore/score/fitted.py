@@ -211,7 +211,7 @@ def load(path: str | Path) -> FittedScore:
     expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
     arrays = read_arrays(folder / "weights.safetensors", expected)
     provenance = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
-    function = jax.tree.unflatten(structure, [jnp.asarray(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
+    function = jax.tree.unflatten(structure, [jax.device_put(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
     return FittedScore(
         function=function,
         standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),

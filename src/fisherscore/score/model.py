@@ -250,9 +250,10 @@ class ScoreModel(eqx.Module):
         xs = jax.tree.map(lambda a: flat(a, a.shape[len(self.data_batch_shape(x)) :]), x)
         if traced:
             values = function(self, thetas, xs)
-        else:
-            values = rows_in_turn(lambda *rows: function(self, *rows), (thetas, xs), self.rows_at_once)
-        return values.reshape(*batch, *values.shape[1:])
+            return values.reshape(*batch, *values.shape[1:])
+        rows = rows_in_turn(lambda *rows: function(self, *rows), (thetas, xs), self.rows_at_once)
+        # Unlike jnp.asarray, which compiles something for every new shape.
+        return jax.device_put(rows.reshape((*batch, *rows.shape[1:])))
 
 
 @eqx.filter_jit

@@ -4,20 +4,25 @@ Record i is a function of (plan, i): θ from the proposal, z from the latent mod
 simulator at z, or at θ where there is no latent.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from .._support.keys import key_of
 from ..errors import ArgumentError, CampaignError
 from .descriptions import describe_latent, describe_proposal, rebuild_latent
 from .latent import AdditiveLatent, Latent, additive_latent
 from .proposal import Proposal
 from .simulations import Origin
 from .simulator import Simulator
+
+# Parameters are drawn for so many records at a time, always: one size, so that one is compiled.
+_RECORDS_AT_ONCE = 1_024
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +50,16 @@ class Plan:
 
     def parameters(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Draw θ, and z where there is a latent, of the given records, each from its own key."""
-
-        def one(index: Any) -> tuple[Any, Any]:
-            theta_key, latent_key = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), index))
-            theta = self.proposal.draw_one(theta_key)
-            return theta, None if self.latent is None else self.latent.sample(latent_key, theta)
-
-        # One by one: in a batch, rounding depends on how many others there are.
-        theta, z = jax.jit(lambda numbers: jax.lax.map(one, numbers))(jnp.asarray(indices, dtype=jnp.uint32))
+        num, size = len(indices), _RECORDS_AT_ONCE
+        numbers = np.resize(np.asarray(indices, np.uint32), -(-max(num, 1) // size) * size)
+        draw, key = _draws(self.proposal) if self.latent is None else self._draws_of_latent, key_of(self.seed)
+        parts = [draw(key, numbers[start : start + size]) for start in range(0, len(numbers), size)]
+        theta, z = jax.tree.map(lambda *arrays: np.concatenate(arrays)[:num], *parts)
         return self.proposal.in_support(theta), None if z is None else np.asarray(z, dtype=np.float64)
+
+    @cached_property
+    def _draws_of_latent(self) -> Callable[..., Any]:
+        return _compiled_draws(self.proposal, self.latent)
 
     def metadata(self, num: int) -> dict[str, Any]:
         """Describe the plan in plain data, by which a campaign knows itself."""
@@ -77,6 +83,27 @@ class Plan:
     def origin(self, num: int) -> Origin:
         """Say where ``num`` simulations of this plan come from."""
         return Origin(simulator=self.simulator.name, seed=self.seed, num_simulations=num)
+
+
+@lru_cache(maxsize=32)
+def _draws(proposal: Proposal) -> Callable[..., Any]:
+    """Compile the draws of a proposal once, however many campaigns draw from it."""
+    return _compiled_draws(proposal, None)
+
+
+def _compiled_draws(proposal: Proposal, latent: Latent | None) -> Callable[..., Any]:
+    """Compile draws of θ and z, given a key and the numbers of records."""
+
+    def records(seed_key: Any, numbers: Any) -> tuple[Any, Any]:
+        def one(index: Any) -> tuple[Any, Any]:
+            theta_key, latent_key = jax.random.split(jax.random.fold_in(seed_key, index))
+            theta = proposal.draw_one(theta_key)
+            return theta, None if latent is None else latent.sample(latent_key, theta)
+
+        # One by one: in a batch, rounding depends on how many others there are.
+        return jax.lax.map(one, numbers)
+
+    return jax.jit(records)
 
 
 def checked_latent(latent: Any, proposal: Proposal) -> Latent | None:

@@ -4,8 +4,9 @@ A proposal says at which parameters simulations are run. It is not a prior: the 
 ∇θ log p(x | θ), does not depend on it, and a prior is chosen later, when sampling.
 """
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from .._support.arguments import as_count, as_seed, as_theta, check_names, is_name
+from .._support.keys import key_of
 from .._support.text import html_table
 from ..errors import ArgumentError
 
@@ -114,6 +116,10 @@ class Proposal:
             Parameters, shape (p,).
         """
         keys = jax.random.split(key, len(self.names))
+        if all(type(law) is dist.Uniform for law in self.distributions):
+            # All at once, so that what is compiled does not grow with their number; the draws are the same to the bit.
+            ends = [np.array([float(getattr(law, end)) for law in self.distributions]) for end in ("low", "high")]
+            return jax.vmap(lambda key, low, high: dist.Uniform(low, high).sample(key))(keys, *ends)
         return jnp.stack([d.sample(k) for d, k in zip(self.distributions, keys, strict=True)])
 
     def in_support(self, theta: Any) -> np.ndarray:
@@ -141,8 +147,7 @@ class Proposal:
         Returns:
             Parameters, shape (num, p).
         """
-        keys = jax.random.split(jax.random.key(as_seed(seed)), as_count(num, "num"))
-        return self.in_support(jax.vmap(self.draw_one)(keys))
+        return self.in_support(_draws(self)(key_of(as_seed(seed)), as_count(num, "num")))
 
     def log_prob(self, theta: Any) -> Any:
         """Compute the log-density.
@@ -167,6 +172,12 @@ class Proposal:
         """
         theta = as_theta(theta, self.names)
         return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
+
+
+@functools.lru_cache(maxsize=32)
+def _draws(proposal: Proposal) -> Callable[..., Any]:
+    """Compile the draws of a proposal, given a key and their number."""
+    return jax.jit(lambda key, num: jax.vmap(proposal.draw_one)(jax.random.split(key, num)), static_argnums=1)
 
 
 def uniform(
@@ -263,12 +274,12 @@ def _region(law: dist.Distribution) -> tuple[float, float]:
     """Return the ends of the training region: the support where it is bounded, else far quantiles."""
     support: Any = law.support
     low, high = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
+    if low is not None and high is not None:
+        return float(low), float(high)
     try:
         quantiles = [float(law.icdf(jnp.asarray(q))) for q in (_TAIL, 1 - _TAIL)]
     except (NotImplementedError, ImportError):  # some quantile functions need packages we do not ask for
         draws = np.asarray(law.sample(jax.random.key(0), (100_000,)))
         quantiles = [float(q) for q in np.quantile(draws, [_TAIL, 1 - _TAIL])]
     # A half-bounded support keeps its quantile at the bound as well: the density there says little.
-    if low is not None and high is not None:
-        return float(low), float(high)
     return quantiles[0], quantiles[1]

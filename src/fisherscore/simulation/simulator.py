@@ -6,6 +6,7 @@ run in batches on the device.
 """
 
 import abc
+import functools
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._support.arguments import as_count, as_finite, as_seed
+from .._support.keys import key_of
 from ..errors import ArgumentError, SimulationError
 from .command import PLACEHOLDERS, Program
 from .execution.run import NONFINITE, OK, Outcome, Purpose, PythonFunction, RunOnce, Stream, check_same_shape
@@ -191,14 +193,7 @@ class JaxSimulator(Simulator):
         self.name = name
         self.batch_size = batch_size
         self.block_size = 16 * batch_size
-
-        def records(seed_key: Any, indices: Any, parameters: Any) -> Any:
-            def one(index: Any, theta: Any) -> Any:
-                return jnp.atleast_1d(function(jax.random.fold_in(seed_key, index), theta))
-
-            return jax.lax.map(lambda record: one(*record), (indices, parameters), batch_size=batch_size)
-
-        self._records = jax.jit(records)
+        self._records, self._records_at_one_point = _compiled(function)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -206,18 +201,49 @@ class JaxSimulator(Simulator):
         return {"kind": "jax", "name": self.name, "source": source_digest(self.function)}
 
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
-        """Run one block on the device; blocks are padded to powers of two to bound the number of compilations."""
+        """Run one block on the device in batches of one size; fewer records are padded to a power of two."""
         num = len(parameters)
-        padded = min(self.block_size, 1 << max(num - 1, 0).bit_length())
-        pad = np.arange(padded) % num
-        x = self._records(
-            stream.key(), jnp.asarray(indices[pad], jnp.uint32), jnp.asarray(parameters[pad], jnp.float32)
-        )
-        x = np.asarray(x[:num], dtype=np.float64)
+        size = min(self.batch_size, 1 << max(num - 1, 0).bit_length())
+        pad = np.arange(-(-num // size) * size) % num
+        numbers, theta = np.asarray(indices[pad], np.uint32), np.asarray(parameters[pad], np.float32)
+        one_point = bool((theta == theta[0]).all())
+        records = self._records_at_one_point if one_point else self._records
+        key, purpose = key_of(stream.seed), np.uint32(stream.purpose)
+        batches = []
+        for start in range(0, len(pad), size):  # in turn: only one batch is in the memory of the device at a time
+            part = slice(start, start + size)
+            batch = records(key, purpose, numbers[part], theta[0] if one_point else theta[part])
+            batches.append(np.asarray(batch, dtype=np.float64))
+        x = np.concatenate(batches)[:num]
         finite = np.isfinite(x).reshape(num, -1).all(axis=1)
         status = np.where(finite, OK, NONFINITE)
         messages = {int(i): "x has values that are NaN or infinite" for i in indices[~finite]}
         return Block(x, status, messages)
+
+
+def _compiled(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compile a function of one record for batches: at many points, and at one, as forecasts need them.
+
+    At one point, what depends on θ alone is computed once a batch. Simulators made of the same function share what is
+    compiled.
+    """
+    try:
+        return _compiled_once(function)
+    except TypeError:  # an object that is called like a function, and cannot be told from another
+        return _compiled_once.__wrapped__(function)
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled_once(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def records(axis: int | None, seed_key: Any, purpose: Any, indices: Any, parameters: Any) -> Any:
+        key = jax.random.fold_in(seed_key, purpose)
+
+        def one(index: Any, theta: Any) -> Any:
+            return jnp.atleast_1d(function(jax.random.fold_in(key, index), theta))
+
+        return jax.vmap(one, in_axes=(0, axis))(indices, parameters)
+
+    return jax.jit(functools.partial(records, 0)), jax.jit(functools.partial(records, None))
 
 
 def from_python(function: Callable[..., Any], *, name: str | None = None, timeout: float | None = None) -> Simulator:

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._support.compilation_cache import folder_in_use
 from ...errors import SimulationError
 from ..simulator import OneByOneSimulator
 from .engine import Job, Result, pickled
@@ -51,7 +52,7 @@ _POLL_SECONDS = 0.5
 # Told where to find modules by its arguments: an environment variable would reach the simulator's own programs.
 _WORKER_PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from fisherscore.simulation.execution.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+    "from fisherscore.simulation.execution.worker import main; main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])"
 )
 
 
@@ -123,8 +124,9 @@ class _Worker:
         """Start a process with a pipe in each direction."""
         task_read, task_write = os.pipe()
         result_read, result_write = os.pipe()
+        arguments = (json.dumps(sys.path), str(task_read), str(result_write), str(folder_in_use() or ""))
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", _WORKER_PROGRAM, json.dumps(sys.path), str(task_read), str(result_write)],
+            [sys.executable, "-c", _WORKER_PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

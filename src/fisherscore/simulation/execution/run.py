@@ -53,7 +53,9 @@ class Stream:
         """Return the JAX key that is folded with the index of each record."""
         import jax
 
-        return jax.random.fold_in(jax.random.key(self.seed), int(self.purpose))
+        from ..._support.keys import key_of
+
+        return jax.random.fold_in(key_of(self.seed), int(self.purpose))
 
 
 @dataclass(frozen=True, eq=False)

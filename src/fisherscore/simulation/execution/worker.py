@@ -7,7 +7,9 @@ worker leads a session of its own, so that whoever waits for it can end it with 
 import os
 import pickle
 import struct
+import sys
 import traceback
+from pathlib import Path
 from typing import Any, BinaryIO
 
 _LENGTH = struct.Struct("<Q")
@@ -42,12 +44,19 @@ def _exactly(pipe: BinaryIO, num: int) -> bytes:
     return b"".join(parts)
 
 
-def main(task_pipe: int, result_pipe: int) -> None:
-    """Read the simulator, report whether that worked, then run records until the pipe is closed."""
+def main(task_pipe: int, result_pipe: int, compiled_folder: str = "") -> None:
+    """Read the simulator, report whether that worked, then run records until the pipe is closed.
+
+    A simulator that has imported JAX keeps what it compiles where the coordinator does, if that keeps it at all.
+    """
     tasks = os.fdopen(task_pipe, "rb", buffering=0)
     results = os.fdopen(result_pipe, "wb")
     try:
         run_once = pickle.loads(receive(tasks))  # noqa: S301  from our own process
+        if compiled_folder and "jax" in sys.modules:
+            from ..._support.compilation_cache import use_folder
+
+            use_folder(Path(compiled_folder))
     except BaseException:  # noqa: BLE001  whatever happens, the coordinator must be told
         send(results, traceback.format_exc(limit=-3))
         return
