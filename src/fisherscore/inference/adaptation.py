@@ -94,7 +94,12 @@ class Moments(NamedTuple):
         """Return the Cholesky factor of the covariance, drawn a little towards a small diagonal one as in Stan."""
         n = self.count
         covariance = self.scatter / jnp.maximum(n - 1, 1) * (n / (n + 5)) + jnp.diag(1e-3 * (5 / (n + 5)) * scale**2)
-        # In units of the standard deviations, where single precision does best.
-        deviation = jnp.sqrt(jnp.diagonal(covariance))
-        factor = deviation[:, None] * jnp.linalg.cholesky(covariance / jnp.outer(deviation, deviation))
-        return jnp.where(jnp.isfinite(factor).all(), factor, jnp.diag(deviation))
+        return cholesky_factor(covariance)
+
+
+def cholesky_factor(covariance: Float[Array, "params params"]) -> Float[Array, "params params"]:
+    """Return the Cholesky factor of a covariance, or where there is none, that of its diagonal."""
+    # In units of the standard deviations, where single precision does best.
+    deviation = jnp.sqrt(jnp.diagonal(covariance))
+    factor = deviation[:, None] * jnp.linalg.cholesky(covariance / jnp.outer(deviation, deviation))
+    return jnp.where(jnp.isfinite(factor).all(), factor, jnp.diag(deviation))
