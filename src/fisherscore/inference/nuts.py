@@ -32,13 +32,15 @@ _PENALTY_OUTSIDE, _PENALTY_UNUSABLE = 1e8, 1e30
 class Draws:
     """What NUTS returns.
 
-    ``theta`` (draw, lane, p), ``log_density`` of θ and ``divergent`` (draw, lane), and seconds by part of the work.
+    ``theta`` (draw, lane, p), ``log_density`` of θ and ``divergent`` (draw, lane), seconds by part of the work, and how
+    often the model was evaluated in each lane.
     """
 
     theta: np.ndarray
     log_density: np.ndarray
     divergent: np.ndarray
     seconds: dict[str, float]
+    num_evaluations: int
 
 
 def sample_lanes(
@@ -58,7 +60,7 @@ def sample_lanes(
             parts.append(_run(lanes.part(rows), (prior_keys, keys[rows]), (plan, total), advance))
     seconds = {name: sum(part.seconds[name] for part in parts) for name in parts[0].seconds}
     joined = (np.concatenate([getattr(part, n) for part in parts], axis=1) for n in ("theta", "log_density", "divergent"))
-    return Draws(*joined, seconds)
+    return Draws(*joined, seconds, max(part.num_evaluations for part in parts))
 
 
 def _run(lanes: Lanes, keys: tuple[np.ndarray, np.ndarray], lengths: tuple[Schedule, int], advance: Advance) -> Draws:
@@ -72,15 +74,16 @@ def _run(lanes: Lanes, keys: tuple[np.ndarray, np.ndarray], lengths: tuple[Sched
     num_blocks = max(1, min(_MOST_STEPS, _MOST_NUMBERS // (padded.num_lanes * (p + 3))) // _BLOCK)
     state = _first_lanes(padded, (keys[0], np.resize(keys[1], (size, 2))))
     kept = _Kept(num_lanes, num_warmup, total, p)
-    first_call = None
+    first_call, num_segments = None, 0
     while (before := kept.num_ended) < total:
         state, events, theta, log_density = _segment(padded, state, plan, num_blocks)
         kept.take(events, theta, log_density)
+        num_segments += 1
         first_call = first_call or time.perf_counter()
         advance(kept.num_ended - before, "warm-up" if kept.num_ended <= num_warmup else "")
     assert first_call is not None
     seconds = {"first segment, with compilation": first_call - started, "rest": time.perf_counter() - first_call}
-    return Draws(kept.theta, kept.log_density, kept.divergent, seconds)
+    return Draws(kept.theta, kept.log_density, kept.divergent, seconds, num_segments * num_blocks * _BLOCK)
 
 
 class _Kept:
