@@ -42,6 +42,7 @@ def test_many_observations_give_a_sequence_of_posteriors():
     np.testing.assert_array_equal(typed[1].chains, many[1].chains)
 
 
+@pytest.mark.filterwarnings("ignore::fisherscore.errors.FisherScoreWarning")  # short chains
 def test_printing_and_slices():
     many = fs.sample_many(TOY.exact_model(), np.tile(OBSERVED, (4, 1)), num_samples=50, num_warmup=100)
     assert isinstance(many[1:3], fs.Posteriors) and len(many[1:3]) == 2 and many[-1] is many[11]
@@ -99,6 +100,7 @@ def test_one_observation_is_no_sequence():
         fs.sample_many(TOY.exact_model(), OBSERVED[0])
 
 
+@pytest.mark.filterwarnings("ignore::fisherscore.errors.FisherScoreWarning")  # short chains
 @pytest.mark.parametrize("method", ["nuts", "smc"])
 def test_nothing_is_compiled_twice(method):
     """Another observation, other numbers in the prior, a second model of the same shape: the same program."""

@@ -229,9 +229,7 @@ def _calibrate(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sample the posterior of ``num`` simulated observations under the proposal they were drawn from."""
     lanes = Lanes.of(Target.of(model, sims.proposal.distributions), sims.x[:num])
-    chains = sample_lanes(
-        lanes, seed, num_warmup=_NUM_WARMUP, num_samples=_THINNING * _NUM_DRAWS, progress=progress
-    )
+    chains = sample_lanes(lanes, seed, num_warmup=_NUM_WARMUP, num_samples=_THINNING * _NUM_DRAWS, progress=progress)
     draws = chains.theta[::_THINNING].swapaxes(0, 1)
     truth = sims.drawn_at[:num]
     return ranks_of(truth, draws, seed), coverage_of(truth, draws, (model.low, model.high), seed)

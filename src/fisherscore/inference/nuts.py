@@ -43,9 +43,7 @@ class Draws:
     num_evaluations: int
 
 
-def sample_lanes(
-    lanes: Lanes, seed: int, *, num_warmup: int, num_samples: int, progress: bool | None = False
-) -> Draws:
+def sample_lanes(lanes: Lanes, seed: int, *, num_warmup: int, num_samples: int, progress: bool | None = False) -> Draws:
     """Run one NUTS chain in every lane; its draws depend on the seed, on its data and on its place among the lanes."""
     model = lanes.target.model
     at_once = max(1, model.rows_at_once // (1 if model.has_density else EVALUATIONS_PER_INTEGRAL))
@@ -59,7 +57,9 @@ def sample_lanes(
             rows = slice(begin, begin + at_once)
             parts.append(_run(lanes.part(rows), (prior_keys, keys[rows]), (plan, total), advance))
     seconds = {name: sum(part.seconds[name] for part in parts) for name in parts[0].seconds}
-    joined = (np.concatenate([getattr(part, n) for part in parts], axis=1) for n in ("theta", "log_density", "divergent"))
+    joined = (
+        np.concatenate([getattr(part, n) for part in parts], axis=1) for n in ("theta", "log_density", "divergent")
+    )
     return Draws(*joined, seconds, max(part.num_evaluations for part in parts))
 
 

@@ -315,9 +315,7 @@ def _fresh(draw: Array, random: Noise, factor: Array) -> tuple[Array, Array]:
     return jnp.stack([draw[:p], w, factor.T @ draw[p:-1]]), draw[-1] + w @ w / 2
 
 
-def _moved(
-    lane: Lane, new: tuple[Array, Array, Noise], leaf: _Leaf, found: _Found
-) -> tuple[Lane, Event]:
+def _moved(lane: Lane, new: tuple[Array, Array, Noise], leaf: _Leaf, found: _Found) -> tuple[Lane, Event]:
     """Put everything in its new place, once it is known what to take."""
     here, edge, random = new
     searching, count = _searching(lane), lane.start.count + _searching(lane)

@@ -65,9 +65,7 @@ class _Chains(NamedTuple):
     acceptance: Float[Array, ""]
 
 
-def tempered_particles(
-    lanes: Lanes, seed: int, *, num_particles: int, progress: bool | None = False
-) -> Particles:
+def tempered_particles(lanes: Lanes, seed: int, *, num_particles: int, progress: bool | None = False) -> Particles:
     """Return particles of the posterior of the first lane."""
     keys = iter(random_words(seed, 3, _MAX_TEMPERATURES + _NUM_FINAL_ROUNDS + 1))
     cloud = _first_cloud(lanes, random_words(seed, 4, lanes.target.num_parameters), num_particles)
