@@ -96,7 +96,7 @@ def test_in_parts_when_a_model_allows_few_rows_at_once():
 
 
 def test_one_observation_is_no_sequence():
-    with pytest.raises(fs.ArgumentError, match="x_obs: expected observations .* along one leading axis, got leading"):
+    with pytest.raises(fs.ArgumentError, match=r"x_obs: expected observations .* along one leading axis, got leading"):
         fs.sample_many(TOY.exact_model(), OBSERVED[0])
 
 

@@ -31,7 +31,10 @@ class Schedule(NamedTuple):
 
 
 def schedule(num_warmup: int) -> Schedule:
-    """Lay out the windows of a warm-up, each twice as long as the one before, as Stan does; a short warm-up learns the step size alone."""
+    """Lay out the windows, each twice as long as the one before, as Stan does.
+
+    A short warm-up learns the step size alone.
+    """
     begin, window, last = _FIRST_BUFFER, _FIRST_WINDOW, _LAST_BUFFER
     if num_warmup < begin + window + last:
         begin, last = int(0.15 * num_warmup), int(0.1 * num_warmup)
@@ -53,7 +56,7 @@ class StepSize(NamedTuple):
     current: Float[Array, ""]
     averaged: Float[Array, ""]
     error: Float[Array, ""]
-    count: Float[Array, ""]
+    number: Float[Array, ""]
     centre: Float[Array, ""]
 
     @classmethod
@@ -64,18 +67,18 @@ class StepSize(NamedTuple):
 
     def updated(self, acceptance: Array) -> "StepSize":
         """Take in the mean acceptance of one trajectory."""
-        count = self.count + 1
-        weight = 1 / (count + _DELAY)
+        number = self.number + 1
+        weight = 1 / (number + _DELAY)
         error = (1 - weight) * self.error + weight * (_TARGET_ACCEPTANCE - acceptance)
-        current = self.centre - jnp.sqrt(count) / _SHRINKAGE * error
-        share = count**-_FORGETTING
-        return StepSize(current, share * current + (1 - share) * self.averaged, error, count, self.centre)
+        current = self.centre - jnp.sqrt(number) / _SHRINKAGE * error
+        share = number**-_FORGETTING
+        return StepSize(current, share * current + (1 - share) * self.averaged, error, number, self.centre)
 
 
 class Moments(NamedTuple):
     """Running mean and scatter of the positions of a window (Welford)."""
 
-    count: Float[Array, ""]
+    number: Float[Array, ""]
     mean: Float[Array, " params"]
     scatter: Float[Array, "params params"]
 
@@ -88,14 +91,14 @@ class Moments(NamedTuple):
     def added(self, u: Array, used: Array) -> "Moments":
         """Take in one position, or none."""
         weight = used.astype(u.dtype)
-        count = self.count + weight
+        number = self.number + weight
         before = u - self.mean
-        mean = self.mean + weight * before / jnp.maximum(count, 1)
-        return Moments(count, mean, self.scatter + weight * jnp.outer(before, u - mean))
+        mean = self.mean + weight * before / jnp.maximum(number, 1)
+        return Moments(number, mean, self.scatter + weight * jnp.outer(before, u - mean))
 
     def factor(self, scale: Array) -> Array:
         """Return the Cholesky factor of the covariance, drawn a little towards a small diagonal one as in Stan."""
-        n = self.count
+        n = self.number
         covariance = self.scatter / jnp.maximum(n - 1, 1) * (n / (n + 5)) + jnp.diag(1e-3 * (5 / (n + 5)) * scale**2)
         # A covariance of fewer draws is mostly noise: only its diagonal is used.
         dense = n >= _DRAWS_PER_PARAMETER * len(scale)

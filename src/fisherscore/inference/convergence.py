@@ -1,4 +1,4 @@
-"""Whether chains agree, and how many independent draws they are worth: R-hat and the effective sample size, in NumPy."""
+"""Whether chains agree, and how many independent draws they are worth: R-hat and the effective sample size."""
 
 import numpy as np
 from scipy.fft import next_fast_len

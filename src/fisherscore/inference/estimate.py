@@ -264,6 +264,21 @@ class _Progress(NamedTuple):
     num_steps: Array
     wanted: Array
 
+    @classmethod
+    def at(cls, u: Array) -> "_Progress":
+        """Begin at a point, of which nothing is known yet."""
+        none, zeros = jnp.zeros((), jnp.int32), jnp.zeros_like(u)
+        return cls(
+            u=u,
+            score=zeros,
+            information=jnp.zeros((len(u), len(u)), u.dtype),
+            direction=zeros,
+            fraction=jnp.ones((), u.dtype),
+            num_halvings=none,
+            num_steps=none,
+            wanted=jnp.full((), jnp.inf, u.dtype),
+        )
+
 
 def _held(u: Array, score: Array) -> Array:
     """Say which parameters are at an edge of the region with a score that points outwards."""
@@ -283,7 +298,14 @@ def _solve_one(model: ScoreModel, start: Float[Array, " params"], x: Any, max_st
         taken = (rise >= 0) | (now.num_halvings >= _MAX_HALVINGS)
         direction, wanted = _next_step(fit, tried, score, information)
         there = _Progress(
-            tried, score, information, direction, jnp.ones_like(rise), now.num_halvings * 0, now.num_steps + 1, wanted
+            u=tried,
+            score=score,
+            information=information,
+            direction=direction,
+            fraction=jnp.ones_like(rise),
+            num_halvings=jnp.zeros_like(now.num_halvings),
+            num_steps=now.num_steps + 1,
+            wanted=wanted,
         )
         shorter = now._replace(fraction=now.fraction / 2, num_halvings=now.num_halvings + 1)
         return jax.tree.map(lambda a, b: jnp.where(taken, a, b), there, shorter)
@@ -291,10 +313,7 @@ def _solve_one(model: ScoreModel, start: Float[Array, " params"], x: Any, max_st
     def go_on(now: _Progress) -> Array:
         return (now.num_steps <= max_steps) & (now.wanted > _TOLERANCE) & jnp.isfinite(now.u).all()
 
-    u, p = fit.unit(start), len(start)
-    number, one = jnp.zeros((), jnp.int32), jnp.ones((), u.dtype)
-    first = _Progress(u, u * 0, jnp.zeros((p, p), u.dtype), u * 0, one, number, number, one * jnp.inf)
-    end = jax.lax.while_loop(go_on, attempt, first)
+    end = jax.lax.while_loop(go_on, attempt, _Progress.at(fit.unit(start)))
     edges = _held(end.u, end.score)
     maximum = jnp.linalg.eigvalsh(end.information)[0] > 0
     finite = jnp.isfinite(end.u).all() & jnp.isfinite(end.score).all()

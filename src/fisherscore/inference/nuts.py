@@ -57,10 +57,13 @@ def sample_lanes(lanes: Lanes, seed: int, *, num_warmup: int, num_samples: int, 
             rows = slice(begin, begin + at_once)
             parts.append(_run(lanes.part(rows), (prior_keys, keys[rows]), (plan, total), advance))
     seconds = {name: sum(part.seconds[name] for part in parts) for name in parts[0].seconds}
-    joined = (
-        np.concatenate([getattr(part, n) for part in parts], axis=1) for n in ("theta", "log_density", "divergent")
+    return Draws(
+        theta=np.concatenate([part.theta for part in parts], axis=1),
+        log_density=np.concatenate([part.log_density for part in parts], axis=1),
+        divergent=np.concatenate([part.divergent for part in parts], axis=1),
+        seconds=seconds,
+        num_evaluations=max(part.num_evaluations for part in parts),
     )
-    return Draws(*joined, seconds, max(part.num_evaluations for part in parts))
 
 
 def _run(lanes: Lanes, keys: tuple[np.ndarray, np.ndarray], lengths: tuple[Schedule, int], advance: Advance) -> Draws:
@@ -114,7 +117,7 @@ class _Kept:
 
 
 @eqx.filter_jit
-def _first_lanes(lanes: Lanes, keys: tuple[Array, Array]) -> Lane:
+def _first_lanes(lanes: Lanes, keys: tuple[Any, Any]) -> Lane:
     """Draw what chains may start from out of the prior; draws inside the training region come first."""
     target, num = lanes.target, lanes.num_lanes
     prior_keys, lane_keys = keys

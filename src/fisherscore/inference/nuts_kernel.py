@@ -34,7 +34,7 @@ _FIRST_DESCENT, _LONGEST_DESCENT = 0.05, 0.5
 
 Energy = Callable[[Array], tuple[Array, Array]]
 # A truth value the compiler does not know; None where it is not needed.
-Fence = Array | None
+Fence = Any
 
 
 class Start(NamedTuple):
@@ -42,7 +42,7 @@ class Start(NamedTuple):
 
     candidates: Float[Array, "candidates params"]
     penalties: Float[Array, " candidates"]
-    count: Int[Array, ""]
+    number: Int[Array, ""]
     lowest: Float[Array, ""]
     step: Float[Array, ""]
 
@@ -181,10 +181,10 @@ def iterate(lane: Lane, random: Noise, energy: Energy, plan: Schedule, fence: Fe
     value, gradient = energy(edge[:, 0])
     edge = jax.vmap(_whole_leap)(lane, edge, step, gradient)
     here = jnp.concatenate([edge[:, 0], gradient, value[:, None]], axis=1)
-    leaf, subtrees = _apart(fence, jax.vmap(_leaf), lane, here, edge, random)
-    found = _apart(fence, jax.vmap(_found), lane, here)
+    leaf, subtrees = _apart(fence, jax.vmap(_leaf), (lane, here, edge, random))
+    found = _apart(fence, jax.vmap(_found), (lane, here))
     moved, event = jax.vmap(_moved)(lane._replace(subtrees=subtrees), (here, edge, random), leaf, found)
-    step_size, counted = _apart(fence, jax.vmap(_learned, (0, 0, None)), lane, leaf, plan)
+    step_size, counted = _apart(fence, jax.vmap(_learned, (0, 0, None)), (lane, leaf, plan))
     moments = jax.vmap(_observed, (0, 0, 0, None))(lane, event.draw, counted, plan)
     moved = moved._replace(step_size=step_size, moments=moments, transition=lane.transition + counted)
     return moved, event._replace(ended=counted)
@@ -202,7 +202,7 @@ def refreshed(lane: Lane, plan: Schedule) -> Lane:
     return _where(_waits(lane, plan), new, lane)
 
 
-def _apart(fence: Fence, function: Callable[..., Any], *arguments: Any) -> Any:
+def _apart(fence: Fence, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Compute in a part of the program of its own.
 
     The compiler for CPUs would otherwise compute the same again for everything that depends on it, in five times the
@@ -216,7 +216,7 @@ def _apart(fence: Fence, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _searching(lane: Lane) -> Array:
-    return lane.start.count < _NUM_SEARCH_STEPS
+    return lane.start.number < _NUM_SEARCH_STEPS
 
 
 def _waits(lane: Lane, plan: Schedule) -> Array:
@@ -293,8 +293,8 @@ def _turns(left: Array, right: Array, total: Array) -> Array:
 def _found(lane: Lane, here: Array) -> _Found:
     """Take in an evaluation of the search for a start, and say where to evaluate next."""
     p, start, best = len(lane.scale), lane.start, lane.draw
-    drawing = start.count < NUM_CANDIDATES
-    penalised = here[-1] + start.penalties[jnp.minimum(start.count, NUM_CANDIDATES - 1)]
+    drawing = start.number < NUM_CANDIDATES
+    penalised = here[-1] + start.penalties[jnp.minimum(start.number, NUM_CANDIDATES - 1)]
     better = jnp.where(drawing, penalised < start.lowest, here[-1] < best[-1])
     change = (here[:p] - best[:p]) / lane.scale
     bend = change @ ((here[p:-1] - best[p:-1]) * lane.scale)
@@ -302,10 +302,12 @@ def _found(lane: Lane, here: Array) -> _Found:
     best = jnp.where(better, here, best)
     downhill = -best[p:-1] * lane.scale
     steepest = jnp.max(jnp.abs(downhill)) + 1e-20
-    count = start.count + 1
-    step = jnp.where(count <= NUM_CANDIDATES, _FIRST_DESCENT / steepest, jnp.minimum(step, _LONGEST_DESCENT / steepest))
-    candidate = start.candidates[jnp.minimum(count, NUM_CANDIDATES - 1)]
-    u = jnp.where(count < NUM_CANDIDATES, candidate, best[:p] + step * downhill * lane.scale)
+    number = start.number + 1
+    step = jnp.where(
+        number <= NUM_CANDIDATES, _FIRST_DESCENT / steepest, jnp.minimum(step, _LONGEST_DESCENT / steepest)
+    )
+    candidate = start.candidates[jnp.minimum(number, NUM_CANDIDATES - 1)]
+    u = jnp.where(number < NUM_CANDIDATES, candidate, best[:p] + step * downhill * lane.scale)
     return _Found(better, jnp.where(better, penalised, start.lowest), step, u)
 
 
@@ -318,7 +320,8 @@ def _fresh(draw: Array, random: Noise, factor: Array) -> tuple[Array, Array]:
 def _moved(lane: Lane, new: tuple[Array, Array, Noise], leaf: _Leaf, found: _Found) -> tuple[Lane, Event]:
     """Put everything in its new place, once it is known what to take."""
     here, edge, random = new
-    searching, count = _searching(lane), lane.start.count + _searching(lane)
+    searching = _searching(lane)
+    number = lane.start.number + searching
     begins = leaf.ended
     renewed = begins | leaf.complete
     half_draw = jnp.where(leaf.taken, here, lane.half_draw)
@@ -334,7 +337,7 @@ def _moved(lane: Lane, new: tuple[Array, Array, Noise], leaf: _Leaf, found: _Fou
     total = lane.half_total + edge[1]
     zero = jnp.zeros_like(lane.first_energy)
     moved = lane._replace(
-        start=lane.start._replace(count=count, lowest=found.lowest, step=found.step),
+        start=lane.start._replace(number=number, lowest=found.lowest, step=found.step),
         draw=draw,
         log_weight=jnp.where(begins, 0.0, jnp.where(leaf.complete, leaf.joint_log_weight, lane.log_weight)),
         total=jnp.where(begins, random.normal, jnp.where(leaf.complete, lane.total + total, lane.total)),

@@ -71,7 +71,7 @@ def sample(
     ((800, 2), True)
     """
     whole, x = observed(model, x_obs, iid)
-    options = {
+    options: dict[str, Any] = {
         "method": method,
         "num_samples": num_samples,
         "num_warmup": num_warmup,
@@ -132,7 +132,7 @@ def sample_many(
             f"x_obs: expected observations of shape {whole.x_shape} along one leading axis, got leading axes {axes}. "
             "For independent draws at the same parameters pass iid=True."
         )
-    options = {
+    options: dict[str, Any] = {
         "method": method,
         "num_samples": num_samples,
         "num_warmup": num_warmup,
@@ -141,16 +141,18 @@ def sample_many(
         "progress": progress,
     }
     posteriors = Posteriors(_sampled(whole, x, prior, options))
-    untrusted = np.flatnonzero(~posteriors.trusted)
-    if len(untrusted):
-        first = posteriors[int(untrusted[0])].problems[0]
-        warnings.warn(
-            f"{len(untrusted)} of {len(posteriors)} posteriors have problems, the first of which is number "
-            f"{untrusted[0]}: {first}",
-            FisherScoreWarning,
-            stacklevel=2,
-        )
+    if not posteriors.trusted.all():
+        warnings.warn(_problems_of_many(posteriors), FisherScoreWarning, stacklevel=2)
     return posteriors
+
+
+def _problems_of_many(posteriors: Posteriors) -> str:
+    untrusted = np.flatnonzero(~posteriors.trusted)
+    first = posteriors[int(untrusted[0])].problems[0]
+    return (
+        f"{len(untrusted)} of {len(posteriors)} posteriors have problems, the first of which is number "
+        f"{untrusted[0]}: {first}"
+    )
 
 
 @dataclass(frozen=True)

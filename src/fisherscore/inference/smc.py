@@ -72,27 +72,27 @@ def tempered_particles(lanes: Lanes, seed: int, *, num_particles: int, progress:
     # At λ = 0 the first moves find the likelihoods.
     cloud, _, acceptance = _round(lanes, cloud, next(keys), np.float32(0.0))
     with progress_bar("temper", 100, progress) as show:
-        shown = 0
-        for number in range(1, _MAX_TEMPERATURES + 1):
+        shown = num_temperatures = 0
+        power = 0.0
+        while power < 1:
+            if num_temperatures == _MAX_TEMPERATURES:
+                raise TrainingError(f"Tempered SMC did not reach the posterior in {_MAX_TEMPERATURES} temperatures.")
+            num_temperatures += 1
             cloud, _, acceptance = _round(lanes, cloud, next(keys), np.float32(1.0))
             power = float(cloud.power)
             show(round(100 * power) - shown, f"λ {power:.3g}  accepted {float(acceptance):.0%}")
             shown = round(100 * power)
-            if power >= 1:
-                break
-        else:
-            raise TrainingError(f"Tempered SMC did not reach the posterior in {_MAX_TEMPERATURES} temperatures.")
         # Moves at the last temperature, so that copies made by resampling drift apart.
         for _ in range(_NUM_FINAL_ROUNDS):
             cloud, points, _ = _round(lanes, cloud, next(keys), np.float32(1.0))
     theta, log_density = (np.asarray(a, np.float64) for a in points)
     # In the cloud, neighbours come from the same place.
     order = np.random.default_rng([seed, 5]).permutation(num_particles)
-    return Particles(theta[order], log_density[order], number)
+    return Particles(theta[order], log_density[order], num_temperatures)
 
 
 @eqx.filter_jit
-def _first_cloud(lanes: Lanes, words: Array, num: int) -> Cloud:
+def _first_cloud(lanes: Lanes, words: Any, num: int) -> Cloud:
     theta = lanes.target.draw_prior(words, num)
     u = jax.vmap(lanes.target.unconstrain)(theta)
     # Draws rounded onto an end of the prior's support have no u: take the centre.
@@ -102,7 +102,7 @@ def _first_cloud(lanes: Lanes, words: Array, num: int) -> Cloud:
 
 
 @eqx.filter_jit
-def _round(lanes: Lanes, cloud: Cloud, words: Array, largest: Array) -> tuple[Cloud, tuple[Array, Array], Array]:
+def _round(lanes: Lanes, cloud: Cloud, words: Any, largest: Any) -> tuple[Cloud, tuple[Array, Array], Array]:
     """Raise λ, by at most ``largest``, choose particles by their weights and move them.
 
     Returns:
@@ -117,7 +117,7 @@ def _round(lanes: Lanes, cloud: Cloud, words: Array, largest: Array) -> tuple[Cl
     number = np.arange(_NUM_MOVES * _NUM_LEAPS + 1)
     u, zero = cloud.u[chosen], jnp.zeros(num, jnp.float32)
     point = jnp.concatenate([u, jnp.zeros((num, p + 2), jnp.float32)], axis=1)
-    chains = _Chains(point, u, jnp.zeros_like(u), zero + jnp.inf, cloud.step, zero[0])
+    chains = _Chains(state=point, u=u, w=jnp.zeros_like(u), energy=zero + jnp.inf, step=cloud.step, acceptance=zero[0])
 
     def step(chains: _Chains, now: tuple[Array, Array]) -> tuple[_Chains, None]:
         end, place = now

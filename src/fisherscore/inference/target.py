@@ -146,7 +146,7 @@ class Lanes(eqx.Module):
         """Number of lanes."""
         return len(self.anchors)
 
-    def row(self, lane: int) -> tuple[Any, Array]:
+    def row(self, lane: int) -> tuple[Any, Any]:
         """Return data and anchor of one lane."""
         return jax.tree.map(lambda a: a[lane], self.x), self.anchors[lane]
 
@@ -155,7 +155,7 @@ class Lanes(eqx.Module):
         rows = np.where(np.arange(num_lanes) < self.num_lanes, np.arange(num_lanes), 0)
         return self._rows(rows)
 
-    def energy_and_gradient(self, u: Array, x: Any, anchor: Array) -> tuple[Array, Array]:
+    def energy_and_gradient(self, u: Array, x: Any, anchor: Any) -> tuple[Array, Array]:
         """Give minus the log posterior density of u, up to a constant, and its gradient; never NaN or infinite."""
 
         def energy(u: Array) -> Array:
