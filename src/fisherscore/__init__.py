@@ -44,7 +44,9 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .inference.forecasting import forecast as forecast
     from .inference.forecasting import forecast_grid as forecast_grid
     from .inference.posterior import Posterior as Posterior
+    from .inference.posteriors import Posteriors as Posteriors
     from .inference.sampling import sample as sample
+    from .inference.sampling import sample_many as sample_many
     from .score.combined import CombinedScore as CombinedScore
     from .score.combined import combine as combine
     from .score.fitted import FittedScore as FittedScore
@@ -100,11 +102,12 @@ _HOMES = {
     "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
+    "inference.posteriors": ("Posteriors",),
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),
     "fitting.fit": ("fit",),
     "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe"),
-    "inference.sampling": ("sample",),
+    "inference.sampling": ("sample", "sample_many"),
     "score.model": ("FunctionScore", "ScoreModel"),
     "simulation.simulations": ("Origin", "Simulations", "from_table"),
     "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),

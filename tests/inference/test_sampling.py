@@ -191,6 +191,18 @@ def test_same_seed_same_draws():
     assert (one.chains != three.chains).any()
 
 
+def test_the_log_density_is_that_of_the_draws():
+    """Prior and likelihood as functions of θ, whatever coordinates the sampler works in; up to a constant."""
+    prior = {"theta1": dist.Normal(0.1, 0.5)}
+    for method in ("nuts", "smc"):
+        posterior = fs.sample(TOY.exact_model(), X, prior=prior, num_samples=100, num_warmup=100, method=method)
+        theta = posterior.samples
+        expected = -0.5 * np.einsum("ni,ij,nj->n", theta - X, np.linalg.inv(COVARIANCE), theta - X)
+        expected += -0.5 * ((theta[:, 0] - 0.1) / 0.5) ** 2
+        difference = posterior.log_density.ravel() - expected
+        np.testing.assert_allclose(difference, difference[0], atol=2e-3)
+
+
 def test_exports_and_table():
     posterior = fs.sample(TOY.exact_model(), X, num_samples=250)
     data = posterior.to_arviz()
@@ -244,7 +256,7 @@ def test_the_likelihood_as_a_log_density_in_blackjax(learned):
     [
         ({"x_obs": [0.0]}, "x_obs: expected shape"),
         ({"x_obs": None}, "x_obs: expected numbers, got None"),
-        ({"x_obs": np.zeros((3, 2))}, "x_obs: expected one observation.*iid=True"),
+        ({"x_obs": np.zeros((3, 4, 2))}, "x_obs: expected observations of shape .* along one leading axis.*iid=True"),
         ({"prior": {"sigma8": dist.Normal(0, 1)}}, "prior: unknown parameter name 'sigma8'"),
         ({"prior": {"theta1": (0, 1)}}, r"prior\['theta1'\]: expected a proper scalar continuous"),
         ({"prior": {"theta1": dist.Poisson(1.0)}}, r"prior\['theta1'\]: expected a proper scalar continuous"),

@@ -85,6 +85,10 @@ summary: fs.Summary = fs.compress(model, [0.5, 2.5])
 numbers: np.ndarray = summary(sims.x)
 posterior: fs.Posterior = fs.sample(model, sims.x[0], prior={"a": dist.Normal(0.5, 0.1)}, method="nuts")
 print(posterior.samples.mean(axis=0), posterior.to_arviz(), posterior.to_getdist())
+many: fs.Posteriors = fs.sample_many(model, sims.x[:10], num_chains=2)
+some: fs.Posteriors = many[2:4]
+fifth: fs.Posterior = many[4]
+print(some.mean, fifth.sigma, many.problems, len(many))
 diagnosis: fs.Diagnosis = fs.diagnose(model, sims, x_obs=sims.x[0])
 first: fs.Check = diagnosis.checks[0]
 own: fs.Diagnosis = fs.check_calibration(sims.theta, np.zeros((2_000, 100, 2)))

@@ -19,7 +19,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.stats import norm
 
@@ -151,16 +150,21 @@ def _residual(model: ScoreModel, sims: Simulations, score: np.ndarray, factor: n
 
 def _scores_and_jacobians(model: ScoreModel, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute scores (n, p) and their Jacobians in θ (n, p, p)."""
-
-    @eqx.filter_jit
-    def both(model: ScoreModel, theta: Any, x: Any) -> Any:
-        def one(row: Any) -> Any:
-            return model.score_one(*row), jax.jacfwd(model.score_one)(*row)
-
-        return jax.lax.map(one, (theta, x), batch_size=min(1024, model.rows_at_once))
-
-    score, jacobian = both(model, jnp.asarray(theta, jnp.float32), jnp.asarray(x, jnp.float32))
+    score, jacobian = _both(model, np.asarray(theta, np.float32), np.asarray(x, np.float32))
     return np.asarray(score, np.float64), np.asarray(jacobian, np.float64)
+
+
+@eqx.filter_jit
+def _both(model: ScoreModel, theta: Any, x: Any) -> Any:
+    def one(row: Any) -> Any:
+        def score_twice(theta: Any) -> Any:
+            score = model.score_one(theta, row[1])
+            return score, score
+
+        jacobian, score = jax.jacfwd(score_twice, has_aux=True)(row[0])
+        return score, jacobian
+
+    return jax.lax.map(one, (theta, x), batch_size=min(1024, model.rows_at_once))
 
 
 def _smoothed(model: ScoreModel, sims: Simulations) -> np.ndarray:
@@ -224,10 +228,8 @@ def _calibrate(
     model: ScoreModel, sims: Simulations, num: int, seed: int, progress: bool | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sample the posterior of ``num`` simulated observations under the proposal they were drawn from."""
-    lanes = Lanes.of(Target(model, sims.proposal.distributions), sims.x[:num])
-    chains = sample_lanes(
-        lanes, jax.random.key(seed), num_warmup=_NUM_WARMUP, num_samples=_THINNING * _NUM_DRAWS, progress=progress
-    )
+    lanes = Lanes.of(Target.of(model, sims.proposal.distributions), sims.x[:num])
+    chains = sample_lanes(lanes, seed, num_warmup=_NUM_WARMUP, num_samples=_THINNING * _NUM_DRAWS, progress=progress)
     draws = chains.theta[::_THINNING].swapaxes(0, 1)
     truth = sims.drawn_at[:num]
     return ranks_of(truth, draws, seed), coverage_of(truth, draws, (model.low, model.high), seed)

@@ -3,12 +3,13 @@
 Steps are those of Newton's method with H = −∂ŝ/∂θ where it is positive definite, and of Fisher scoring (or of |H|, its
 eigenvalues made positive) where it is not. A step is halved until the line integral of the score along it is positive,
 which is to say until the likelihood rises; that needs no density, so plain vector fields will do. Parameters at the
-edge of the region whose score points outwards are held there. All observations are solved in one compiled call.
+edge of the region whose score points outwards are held there. All observations are solved in one compiled call, in
+which the model is evaluated in one place.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,6 +35,8 @@ _TOLERANCE = 1e-3
 # Points spread over the region, the likeliest of which is where a fit starts.
 _NUM_CANDIDATES = 64
 _MAX_HALVINGS = 10
+# Up to this many observations are filled up to a power of two, so that few sizes are compiled.
+_MOST_ROWS_FILLED = 4096
 _NODES, _WEIGHTS = gauss_legendre(4)
 # No step moves a parameter by more than this fraction of its range.
 _LONGEST_STEP = 0.2
@@ -138,10 +141,13 @@ def maximum_likelihood(
     whole, x = observed(model, x_obs, iid)
     batch = whole.data_batch_shape(x)
     num = int(np.prod(batch))
-    rows = jax.tree.map(lambda a: a.reshape(num, *a.shape[len(batch) :]), x)
-    starts = _spread_starts(whole, rows, num) if theta0 is None else _given_starts(whole, theta0, batch)
-    out = _solve(whole, starts, rows, as_count(max_steps, "max_steps"))
-    theta, covariance, reason, steps, edges = (np.asarray(a) for a in out)
+    rows = jax.tree.map(lambda a: np.asarray(a.reshape(num, *a.shape[len(batch) :]), np.float32), x)
+    limit = np.asarray(as_count(max_steps, "max_steps"), np.int32)
+    given = None if theta0 is None else _given_starts(whole, theta0, batch)
+    size = num if num > _MOST_ROWS_FILLED else 1 << (num - 1).bit_length()
+    rows, given = jax.tree.map(lambda a: _filled(a, size), (rows, given))
+    starts = _spread_starts(whole, rows, size) if given is None else given
+    theta, covariance, reason, steps, edges = (np.asarray(a)[:num] for a in _solve(whole, starts, rows, limit))
     messages = np.array(
         [
             _REASONS[r].format(edges=", ".join(n for n, at in zip(whole.names, e, strict=True) if at))
@@ -163,6 +169,11 @@ def maximum_likelihood(
     )
 
 
+def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    """Repeat the first row at the end until there are ``size``."""
+    return np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
+
+
 def _given_starts(model: ScoreModel, theta0: Any, batch: tuple[int, ...]) -> Any:
     """Return the user's point once for each observation, or the user's points."""
     given = np.asarray(as_theta(theta0, model.names, "theta0"))
@@ -174,17 +185,17 @@ def _given_starts(model: ScoreModel, theta0: Any, batch: tuple[int, ...]) -> Any
             f"theta0: expected one point of shape ({len(model.names)},), or one for each observation, shape "
             f"{(*batch, len(model.names))}; got shape {given.shape}."
         ) from None
-    return jnp.asarray(starts.reshape(-1, len(model.names)), jnp.float32)
+    return np.asarray(starts.reshape(-1, len(model.names)), np.float32)
 
 
 def _spread_starts(model: ScoreModel, rows: Any, num: int) -> Any:
     """Choose where to begin: the likeliest of a spread of points, or the centre for a model without a density."""
     centre = (model.low + model.high) / 2
     if not model.has_density:
-        return jnp.broadcast_to(jnp.asarray(centre, jnp.float32), (num, len(model.names)))
+        return np.tile(np.asarray(centre, np.float32), (num, 1))
     spread = qmc.Sobol(len(model.names), scramble=False).random(_NUM_CANDIDATES)
     points = np.concatenate([centre[None], model.low + (0.02 + 0.96 * spread) * (model.high - model.low)])
-    return _likeliest(model, jnp.asarray(points, jnp.float32), rows)
+    return _likeliest(model, np.asarray(points, np.float32), rows)
 
 
 @eqx.filter_jit
@@ -197,8 +208,8 @@ def _likeliest(model: ScoreModel, points: Any, rows: Any) -> Any:
 
 
 @eqx.filter_jit
-def _solve(model: ScoreModel, starts: Any, rows: Any, max_steps: int) -> Any:
-    at_once = max(1, model.rows_at_once // (1 + len(model.names)))
+def _solve(model: ScoreModel, starts: Any, rows: Any, max_steps: Any) -> Any:
+    at_once = max(1, model.rows_at_once // (len(_NODES) + len(model.names)))
     return rows_mapped(lambda start, x: _solve_one(model, start, x, max_steps), (starts, rows), at_once)
 
 
@@ -220,16 +231,53 @@ class _UnitScore(eqx.Module):
     def unit(self, theta: Array) -> Array:
         return jnp.clip((theta - self.low) / self.span, 0.0, 1.0)
 
-    def score(self, u: Array) -> Array:
-        return self.span * self.model.score_one(self.theta(u), self.x)
+    def along(self, u: Array, way: Array) -> tuple[Array, Array, Array]:
+        """Return the line integral of the score from u to u + way, and at its end the score and the information."""
+        p = len(u)
 
-    def information(self, u: Array) -> Array:
-        jacobian = -jax.jacfwd(self.score)(u)
-        return (jacobian + jacobian.T) / 2
+        def score_and_slope(point: Array, direction: Array) -> tuple[Array, Array]:
+            score = lambda v: self.span * self.model.score_one(self.theta(v), self.x)  # noqa: E731
+            return jax.jvp(score, (point,), (direction,))
+
+        # All evaluations of a step at once, so that the model is compiled in one place: the nodes of the quadrature,
+        # and the end once for each column of its Jacobian.
+        points = jnp.concatenate([u + _NODES[:, None] * way, jnp.broadcast_to(u + way, (p, p))])
+        directions = jnp.concatenate([jnp.broadcast_to(way, (len(_NODES), p)), jnp.eye(p, dtype=u.dtype)])
+        scores, slopes = jax.vmap(score_and_slope)(points, directions)
+        jacobian = slopes[len(_NODES) :].T
+        return jnp.asarray(_WEIGHTS) @ (scores[: len(_NODES)] @ way), scores[-1], -(jacobian + jacobian.T) / 2
 
     def scaled(self, matrix: Array) -> Array:
         """Scale rows and columns of a matrix by the ranges."""
         return self.span[:, None] * matrix * self.span
+
+
+class _Progress(NamedTuple):
+    """Where a fit stands: at u with its score and information, about to try a fraction of a step from there."""
+
+    u: Array
+    score: Array
+    information: Array
+    direction: Array
+    fraction: Array
+    num_halvings: Array
+    num_steps: Array
+    wanted: Array
+
+    @classmethod
+    def at(cls, u: Array) -> "_Progress":
+        """Begin at a point, of which nothing is known yet."""
+        none, zeros = jnp.zeros((), jnp.int32), jnp.zeros_like(u)
+        return cls(
+            u=u,
+            score=zeros,
+            information=jnp.zeros((len(u), len(u)), u.dtype),
+            direction=zeros,
+            fraction=jnp.ones((), u.dtype),
+            num_halvings=none,
+            num_steps=none,
+            wanted=jnp.full((), jnp.inf, u.dtype),
+        )
 
 
 def _held(u: Array, score: Array) -> Array:
@@ -237,43 +285,53 @@ def _held(u: Array, score: Array) -> Array:
     return ((u <= 0) & (score < 0)) | ((u >= 1) & (score > 0))
 
 
-def _solve_one(model: ScoreModel, start: Float[Array, " params"], x: Any, max_steps: int) -> Any:
-    """Iterate to the best fit; return it with its covariance, the reason for ending, steps, and edges it is held at."""
+def _solve_one(model: ScoreModel, start: Float[Array, " params"], x: Any, max_steps: Array) -> Any:
+    """Iterate to the best fit; return it with its covariance, the reason for ending, steps, and edges it is held at.
+
+    Each iteration tries a point and takes it if the likelihood rises on the way there; the first point has no way.
+    """
     fit = _UnitScore.of(model, x)
 
-    def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        u, number, _ = carry
-        score = fit.score(u)
-        held = _held(u, score)
-        score = jnp.where(held, 0.0, score)
-        direction = _direction(fit, u, score, held)
-        # In units of the error bar, how far the next step wants to go.
-        wanted = jnp.sqrt(jnp.maximum(direction @ score, 0.0))
-        direction = direction * jnp.minimum(1.0, _LONGEST_STEP / (jnp.max(jnp.abs(direction)) + 1e-30))
-        return _line_search(fit.score, u, direction), number + 1, wanted
+    def attempt(now: _Progress) -> _Progress:
+        tried = jnp.clip(now.u + now.fraction * now.direction, 0.0, 1.0)
+        rise, score, information = fit.along(now.u, tried - now.u)
+        taken = (rise >= 0) | (now.num_halvings >= _MAX_HALVINGS)
+        direction, wanted = _next_step(fit, tried, score, information)
+        there = _Progress(
+            u=tried,
+            score=score,
+            information=information,
+            direction=direction,
+            fraction=jnp.ones_like(rise),
+            num_halvings=jnp.zeros_like(now.num_halvings),
+            num_steps=now.num_steps + 1,
+            wanted=wanted,
+        )
+        shorter = now._replace(fraction=now.fraction / 2, num_halvings=now.num_halvings + 1)
+        return jax.tree.map(lambda a, b: jnp.where(taken, a, b), there, shorter)
 
-    def go_on(carry: tuple[Array, Array, Array]) -> Array:
-        u, number, wanted = carry
-        return (number < max_steps) & (wanted > _TOLERANCE) & jnp.isfinite(u).all()
+    def go_on(now: _Progress) -> Array:
+        return (now.num_steps <= max_steps) & (now.wanted > _TOLERANCE) & jnp.isfinite(now.u).all()
 
-    first = (fit.unit(start), jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf))
-    u, number, wanted = jax.lax.while_loop(go_on, step, first)
-    score, information = fit.score(u), fit.information(u)
-    edges = _held(u, score)
-    maximum = jnp.linalg.eigvalsh(information)[0] > 0
+    end = jax.lax.while_loop(go_on, attempt, _Progress.at(fit.unit(start)))
+    edges = _held(end.u, end.score)
+    maximum = jnp.linalg.eigvalsh(end.information)[0] > 0
+    finite = jnp.isfinite(end.u).all() & jnp.isfinite(end.score).all()
     # The first that applies, as places in _REASONS.
-    reason = jnp.select(
-        [~(jnp.isfinite(u).all() & jnp.isfinite(score).all()), edges.any(), ~(wanted <= _TOLERANCE), ~maximum],
-        [4, 2, 1, 3],
-        0,
-    )
-    return fit.theta(u), fit.scaled(jnp.linalg.inv(information)), reason, number, edges
+    reason = jnp.select([~finite, edges.any(), ~(end.wanted <= _TOLERANCE), ~maximum], [4, 2, 1, 3], 0)
+    # The last step, too short to be worth another evaluation, is still taken.
+    u = jnp.where(reason == 0, jnp.clip(end.u + end.direction, 0.0, 1.0), end.u)
+    num_steps = jnp.minimum(end.num_steps, max_steps)
+    return fit.theta(u), fit.scaled(jnp.linalg.inv(end.information)), reason, num_steps, edges
 
 
-def _direction(fit: _UnitScore, u: Array, score: Array, held: Array) -> Array:
-    """Solve for the step: Newton's where H is positive definite, else Fisher scoring, else with |H|."""
-    information = fit.information(u)
-    free = ~held
+def _next_step(fit: _UnitScore, u: Array, score: Array, information: Array) -> tuple[Array, Array]:
+    """Return the next step, and how far it goes in units of the error bar.
+
+    It is Newton's where H is positive definite, else that of Fisher scoring, else one with |H|.
+    """
+    held = _held(u, score)
+    free, score = ~held, jnp.where(held, 0.0, score)
     values, vectors = jnp.linalg.eigh(information)
     if fit.model.knows_fisher:
         fallback = fit.scaled(fit.model.fisher_one(fit.theta(u)))
@@ -281,20 +339,6 @@ def _direction(fit: _UnitScore, u: Array, score: Array, held: Array) -> Array:
         fallback = (vectors * jnp.maximum(jnp.abs(values), 1e-3 * jnp.max(jnp.abs(values)) + 1e-12)) @ vectors.T
     matrix = jnp.where(values[0] > 1e-6 * values[-1], information, fallback)
     matrix = jnp.where(free[:, None] & free[None, :], matrix, jnp.eye(len(score)))
-    return jnp.where(free, jnp.linalg.solve(matrix, score), 0.0)
-
-
-def _line_search(score: Callable[[Array], Array], u: Array, direction: Array) -> Array:
-    """Halve the step until the likelihood rises along it: the line integral of the score, by quadrature."""
-
-    def moved(fraction: Array) -> Array:
-        return jnp.clip(u + fraction * direction, 0.0, 1.0)
-
-    def falls(carry: tuple[Array, Array]) -> Array:
-        fraction, count = carry
-        way = moved(fraction) - u
-        slopes = jax.vmap(score)(u + _NODES[:, None] * way) @ way
-        return ~(jnp.asarray(_WEIGHTS) @ slopes >= 0) & (count < _MAX_HALVINGS)
-
-    fraction, _ = jax.lax.while_loop(falls, lambda c: (c[0] / 2, c[1] + 1), (jnp.ones(()), jnp.zeros((), jnp.int32)))
-    return moved(fraction)
+    direction = jnp.where(free, jnp.linalg.solve(matrix, score), 0.0)
+    wanted = jnp.sqrt(jnp.maximum(direction @ score, 0.0))
+    return direction * jnp.minimum(1.0, _LONGEST_STEP / (jnp.max(jnp.abs(direction)) + 1e-30)), wanted

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from .. import plot
 from .._support import fields as read
@@ -22,6 +21,7 @@ from .._support.drawing import getdist_names, mathematics
 from .._support.result_folder import ResultFolder
 from .._support.text import columns, html_table
 from ..errors import ArgumentError, MissingExtraError
+from .convergence import convergence
 
 # Beyond these a posterior is flagged.
 LARGEST_R_HAT = 1.05
@@ -301,9 +301,3 @@ class Posterior:
 
     def _verdict(self) -> list[str]:
         return ["no problem found"] if self.trusted else [f"do not trust this: {p}" for p in self.problems]
-
-
-def convergence(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return R-hat and the effective number of draws of each parameter, from chains of shape (chains, draws, p)."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # a parameter that never moves has neither
-        return np.atleast_1d(split_gelman_rubin(chains)), np.atleast_1d(effective_sample_size(chains))

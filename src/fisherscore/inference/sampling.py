@@ -1,22 +1,19 @@
-"""``fs.sample``: the posterior of one observation under any prior, by NUTS or by tempered SMC, and its problems."""
+"""``fs.sample``: posteriors of one observation or many under any prior, by NUTS or tempered SMC, and their problems."""
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from .._support.arguments import as_count, as_seed
-from .._support.rows import rows_mapped
 from ..errors import ArgumentError, FisherScoreWarning
 from ..score.combined import observed
 from ..score.model import ScoreModel
+from .convergence import convergence
 from .nuts import sample_lanes
 from .posterior import (
     LARGEST_DIVERGENT,
@@ -25,14 +22,11 @@ from .posterior import (
     SMALLEST_ESS,
     SMALLEST_RARITY,
     Posterior,
-    convergence,
 )
-from .priors import prior_laws
+from .posteriors import Posteriors
+from .priors import prior_laws, support_of
 from .smc import tempered_particles
 from .target import Lanes, Target
-
-# Evaluations of a score side by side when the line integral of one draw is taken.
-_EVALUATIONS_PER_DRAW = 8
 
 
 def sample(
@@ -55,7 +49,9 @@ def sample(
     Args:
         model: A score model.
         x_obs: The observation; with ``iid``, one more leading axis of independent draws at the same θ. For combined
-            models, a tuple with one entry per model.
+            models, a tuple with one entry per model. With yet another leading axis, many observations, whose posteriors
+            are sampled at once: the result is then the :class:`Posteriors` of :func:`sample_many`, which is also the
+            name to use in code that is type-checked.
         prior: NumPyro distributions by parameter name; parameters not named are uniform over the training region.
         iid: Whether ``x_obs`` holds independent draws at the same θ.
         method: ``"nuts"``, or ``"smc"`` (tempered sequential Monte Carlo) for posteriors with several modes.
@@ -66,7 +62,7 @@ def sample(
         progress: Whether to draw a progress bar; by default only on a terminal.
 
     Returns:
-        The draws with their log-density and diagnostics.
+        The draws with their log-density and diagnostics; for many observations, a sequence of these.
 
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
@@ -75,24 +71,88 @@ def sample(
     ((800, 2), True)
     """
     whole, x = observed(model, x_obs, iid)
+    options: dict[str, Any] = {
+        "method": method,
+        "num_samples": num_samples,
+        "num_warmup": num_warmup,
+        "num_chains": num_chains,
+        "seed": seed,
+        "progress": progress,
+    }
     if whole.data_batch_shape(x):
-        raise ArgumentError(
-            f"x_obs: expected one observation of shape {whole.x_shape}, got leading axes {whole.data_batch_shape(x)}. "
-            "For independent draws at the same parameters pass iid=True; for several posteriors call sample for each."
-        )
-    if method not in _SAMPLERS:
-        raise ArgumentError(f'method: expected "nuts" or "smc", got {method!r}.')
-    settings = _Settings(
-        num_samples=as_count(num_samples, "num_samples", minimum=10),
-        num_warmup=as_count(num_warmup, "num_warmup"),
-        num_chains=as_count(num_chains, "num_chains"),
-        progress=progress,
-    )
-    target = Target(whole, prior_laws(whole, prior))
-    posterior = _SAMPLERS[method](target, x, jax.random.key(as_seed(seed)), settings)
+        many = sample_many(model, x_obs, prior=prior, iid=iid, **options)
+        return cast(Posterior, many)
+    posterior = _sampled(whole, jax.tree.map(lambda a: a[None], x), prior, options)[0]
     for problem in posterior.problems:
         warnings.warn(problem, FisherScoreWarning, stacklevel=2)
     return posterior
+
+
+def sample_many(
+    model: ScoreModel,
+    x_obs: Any,
+    *,
+    prior: Mapping[str, Any] | None = None,
+    iid: bool = False,
+    method: str = "nuts",
+    num_samples: int = 1000,
+    num_warmup: int = 500,
+    num_chains: int = 4,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Posteriors:
+    """Sample the posteriors of many observations in one call, in little more than the time of one.
+
+    Args:
+        model: A score model.
+        x_obs: Observations along one leading axis; with ``iid``, sets of independent draws along two: sets, then draws.
+            For combined models, a tuple with one entry per model.
+        prior: As for :func:`sample`; the same for all observations.
+        iid: Whether each observation holds independent draws at the same θ.
+        method: ``"nuts"`` or ``"smc"``; with the latter, observations are sampled one after another.
+        num_samples: Draws kept in each chain.
+        num_warmup: Steps of each chain before the first draw is kept (NUTS alone).
+        num_chains: Number of chains of each posterior.
+        seed: Whole number; the same seed gives the same draws.
+        progress: Whether to draw a progress bar; by default only on a terminal.
+
+    Returns:
+        The posteriors in the order of the observations. Problems are in each one's ``problems``; how many have any is
+        warned about once.
+
+    >>> import fisherscore as fs
+    >>> model = fs.problems.linear_gaussian().exact_model()
+    >>> fs.sample_many(model, [[0.5, -0.5], [0.0, 0.3]], num_samples=200, num_warmup=200).mean.shape
+    (2, 2)
+    """
+    whole, x = observed(model, x_obs, iid)
+    axes = whole.data_batch_shape(x)
+    if len(axes) != 1:
+        raise ArgumentError(
+            f"x_obs: expected observations of shape {whole.x_shape} along one leading axis, got leading axes {axes}. "
+            "For independent draws at the same parameters pass iid=True."
+        )
+    options: dict[str, Any] = {
+        "method": method,
+        "num_samples": num_samples,
+        "num_warmup": num_warmup,
+        "num_chains": num_chains,
+        "seed": seed,
+        "progress": progress,
+    }
+    posteriors = Posteriors(_sampled(whole, x, prior, options))
+    if not posteriors.trusted.all():
+        warnings.warn(_problems_of_many(posteriors), FisherScoreWarning, stacklevel=2)
+    return posteriors
+
+
+def _problems_of_many(posteriors: Posteriors) -> str:
+    untrusted = np.flatnonzero(~posteriors.trusted)
+    first = posteriors[int(untrusted[0])].problems[0]
+    return (
+        f"{len(untrusted)} of {len(posteriors)} posteriors have problems, the first of which is number "
+        f"{untrusted[0]}: {first}"
+    )
 
 
 @dataclass(frozen=True)
@@ -107,85 +167,97 @@ class _Settings:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """What a sampler did: the draws, and in words how they were made."""
+    """What a sampler did: chains (chains, draws, m, p) of m observations, and in words how they were made."""
 
     chains: np.ndarray
+    log_density: np.ndarray
     method: str
-    correction: str
-    num_divergent: int
+    corrections: Sequence[str]
+    num_divergent: np.ndarray
     seconds: dict[str, float]
 
 
-def _nuts(target: Target, x: Any, key: Array, settings: _Settings) -> Posterior:
-    lanes = Lanes.repeated(target, x, settings.num_chains)
+def _sampled(whole: ScoreModel, x: Any, prior: Mapping[str, Any] | None, options: dict[str, Any]) -> list[Posterior]:
+    """Sample the posterior of each row of ``x``."""
+    method, seed = options["method"], as_seed(options["seed"])
+    if method not in _SAMPLERS:
+        raise ArgumentError(f'method: expected "nuts" or "smc", got {method!r}.')
+    settings = _Settings(
+        num_samples=as_count(options["num_samples"], "num_samples", minimum=10),
+        num_warmup=as_count(options["num_warmup"], "num_warmup"),
+        num_chains=as_count(options["num_chains"], "num_chains"),
+        progress=options["progress"],
+    )
+    laws = prior_laws(whole, prior)
+    run = _SAMPLERS[method](Lanes.of(Target.of(whole, laws), x), seed, settings)
+    return _posteriors(whole, x, support_of(laws), run)
+
+
+def _nuts(lanes: Lanes, seed: int, settings: _Settings) -> _Run:
+    num, chains = lanes.num_lanes, settings.num_chains
     draws = sample_lanes(
-        lanes,
-        key,
+        lanes.repeated(chains),
+        seed,
         num_warmup=settings.num_warmup,
         num_samples=settings.num_samples,
         progress=settings.progress,
     )
-    run = _Run(
-        chains=draws.theta.swapaxes(0, 1),
+    has_density = lanes.target.model.has_density
+    return _Run(
+        chains=draws.theta.reshape(-1, num, chains, lanes.target.num_parameters).transpose(2, 0, 1, 3),
+        log_density=draws.log_density.reshape(-1, num, chains).transpose(2, 0, 1),
         method="NUTS",
-        correction="exact log-likelihood of the model" if target.model.has_density else "line integral of the score",
-        num_divergent=int(draws.divergent.sum()),
+        corrections=["exact log-likelihood of the model" if has_density else "line integral of the score"] * num,
+        num_divergent=draws.divergent.sum(axis=0).reshape(num, chains).sum(axis=1),
         seconds=draws.seconds,
     )
-    return _posterior(lanes, x, run)
 
 
-def _smc(target: Target, x: Any, key: Array, settings: _Settings) -> Posterior:
+def _smc(lanes: Lanes, seed: int, settings: _Settings) -> _Run:
     started = time.perf_counter()
-    lanes = Lanes.repeated(target, x, 1)
     num_particles = settings.num_samples * settings.num_chains
-    theta, num_temperatures = tempered_particles(lanes, key, num_particles=num_particles, progress=settings.progress)
-    run = _Run(
-        chains=theta.reshape(settings.num_chains, settings.num_samples, -1),
+    runs = [
+        tempered_particles(lanes.part(slice(i, i + 1)), seed, num_particles=num_particles, progress=settings.progress)
+        for i in range(lanes.num_lanes)
+    ]
+    shape = (settings.num_chains, settings.num_samples)
+    return _Run(
+        chains=np.stack([run.theta.reshape(*shape, -1) for run in runs], axis=2),
+        log_density=np.stack([run.log_density.reshape(shape) for run in runs], axis=2),
         method="tempered SMC",
-        correction=f"{num_temperatures} temperatures",
-        num_divergent=0,
+        corrections=[f"{run.num_temperatures} temperatures" for run in runs],
+        num_divergent=np.zeros(len(runs), int),
         seconds={"sample": time.perf_counter() - started},
     )
-    return _posterior(lanes, x, run)
 
 
 _SAMPLERS = {"nuts": _nuts, "smc": _smc}
 
 
-def _posterior(lanes: Lanes, x: Any, run: _Run) -> Posterior:
-    model = lanes.target.model
+def _posteriors(model: ScoreModel, x: Any, support: Any, run: _Run) -> list[Posterior]:
     r_hat, effective_samples = convergence(run.chains)
-    samples = run.chains.reshape(-1, len(model.names))
+    inside = model.inside(run.chains).mean(axis=(0, 1))
     rarity = model.rarity(x)
-    posterior = Posterior(
-        names=model.names,
-        units=model.units,
-        chains=run.chains,
-        log_density=_log_density(lanes, samples).reshape(run.chains.shape[:2]),
-        method=run.method,
-        correction=run.correction,
-        r_hat=r_hat,
-        effective_samples=effective_samples,
-        num_divergent=run.num_divergent,
-        fraction_outside=1 - float(np.mean(model.inside(samples))),
-        rarity=None if rarity is None else float(rarity),
-        seconds=run.seconds,
-        support=lanes.target.support(),
-    )
-    return replace(posterior, problems=(*sampler_problems(posterior), *region_problems(posterior, model)))
 
+    def one(i: int) -> Posterior:
+        posterior = Posterior(
+            names=model.names,
+            units=model.units,
+            chains=run.chains[:, :, i].copy(),
+            log_density=run.log_density[:, :, i].copy(),
+            method=run.method,
+            correction=run.corrections[i],
+            r_hat=r_hat[i],
+            effective_samples=effective_samples[i],
+            num_divergent=int(run.num_divergent[i]),
+            fraction_outside=1 - float(inside[i]),
+            rarity=None if rarity is None else float(rarity[i]),
+            seconds=run.seconds,
+            support=support,
+        )
+        return replace(posterior, problems=(*sampler_problems(posterior), *region_problems(posterior, model)))
 
-def _log_density(lanes: Lanes, samples: np.ndarray) -> np.ndarray:
-    """Evaluate the log posterior density of all draws of the first lane's observation."""
-    return np.asarray(_log_densities(lanes, jnp.asarray(samples, jnp.float32)), np.float64)
-
-
-@eqx.filter_jit
-def _log_densities(lanes: Lanes, theta: Array) -> Array:
-    x, anchor = lanes.row(0)
-    at_once = max(1, lanes.target.model.rows_at_once // _EVALUATIONS_PER_DRAW)
-    return rows_mapped(lambda row: lanes.target.log_density(row, x, anchor), (theta,), at_once)
+    return [one(i) for i in range(run.chains.shape[2])]
 
 
 def sampler_problems(posterior: Posterior) -> list[str]:

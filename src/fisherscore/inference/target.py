@@ -12,6 +12,7 @@ Samplers work in lanes: one lane is one chain for one observation, so that the c
 posteriors of many observations are the same batch.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -24,60 +25,88 @@ from numpyro.distributions.transforms import biject_to
 from .._support.quadrature import gauss_legendre
 from ..score.model import ScoreModel
 from .estimate import maximum_likelihood
+from .priors import with_array_numbers
 
 # Stands for the logarithm of zero. Finite, so that a tempered likelihood 0 · ℓ is 0, and small enough that the square
 # of a gradient this steep does not overflow in single precision, which would let a sampler accept anything.
 NOTHING = -1e10
 _NODES, _WEIGHTS = gauss_legendre(6)
+EVALUATIONS_PER_INTEGRAL = 7
 # The nodes of the line integral and, last, its end.
 _POINTS = np.append(_NODES, np.float32(1.0))
 
 
 class Target(eqx.Module):
-    """Prior and likelihood of a model; ``prior`` holds one NumPyro distribution a parameter."""
+    """Prior and likelihood of a model; laws of the same kind are stacked and evaluated together.
+
+    ``laws[k]`` holds the NumPyro distributions of the parameters ``places[k]``, their numbers along a leading axis.
+    """
 
     model: ScoreModel
-    prior: tuple[Any, ...]
+    laws: tuple[Any, ...]
+    places: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: ScoreModel, prior: Sequence[Any]) -> "Target":
+        """Take one distribution a parameter, as users write them."""
+        groups: dict[Any, list[int]] = {}
+        laws = with_array_numbers(prior)
+        for i, law in enumerate(laws):
+            shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(law))
+            groups.setdefault((jax.tree.structure(law), shapes), []).append(i)
+        stacked = [jax.tree.map(lambda *a: np.stack(a), *(laws[i] for i in places)) for places in groups.values()]
+        return cls(model, tuple(stacked), tuple(tuple(places) for places in groups.values()))
+
+    @property
+    def num_parameters(self) -> int:
+        """How many parameters there are."""
+        return sum(map(len, self.places))
+
+    def _each(self, function: Callable[[Any, Array], Any], values: Array) -> Any:
+        """Apply a function of a law and a number to every parameter and its law."""
+        if len(self.laws) == 1:
+            return jax.vmap(function)(self.laws[0], values)
+        groups = zip(self.laws, self.places, strict=True)
+        parts = [jax.vmap(function)(law, values[np.array(places)]) for law, places in groups]
+        back = np.argsort(np.concatenate([np.array(places) for places in self.places]))
+        return jax.tree.map(lambda *a: jnp.concatenate(a)[back], *parts)
 
     def constrain(self, u: Float[Array, " params"]) -> Float[Array, " params"]:
         """Map u to θ."""
-        return jnp.stack([biject_to(d.support)(u[i]) for i, d in enumerate(self.prior)])
+        return self._each(lambda law, v: biject_to(law.support)(v), u)
+
+    def constrain_with_jacobian(self, u: Float[Array, " params"]) -> tuple[Float[Array, " params"], Float[Array, ""]]:
+        """Map u to θ; return θ and the logarithm of |∂θ/∂u|."""
+
+        def one(law: Any, v: Array) -> tuple[Array, Array]:
+            bijection = biject_to(law.support)
+            value = bijection(v)
+            return value, bijection.log_abs_det_jacobian(v, value)
+
+        theta, log_jacobian = self._each(one, u)
+        return theta, log_jacobian.sum()
 
     def unconstrain(self, theta: Float[Array, " params"]) -> Float[Array, " params"]:
         """Map θ to u."""
-        return jnp.stack([biject_to(d.support).inv(theta[i]) for i, d in enumerate(self.prior)])
+        return self._each(lambda law, value: biject_to(law.support).inv(value), theta)
 
-    def draw_prior(self, key: Array) -> Float[Array, " params"]:
-        """Draw θ from the prior."""
-        keys = jax.random.split(key, len(self.prior))
-        return jnp.stack([d.sample(k) for d, k in zip(self.prior, keys, strict=True)])
-
-    def support(self) -> tuple[tuple[float | None, float | None], ...]:
-        """Return the ends of each parameter's prior, None where it has none."""
-
-        def end(law: Any, name: str) -> float | None:
-            bound = getattr(law.support, name, None)
-            return None if bound is None else float(bound)
-
-        return tuple((end(law, "lower_bound"), end(law, "upper_bound")) for law in self.prior)
+    def draw_prior(self, words: Array, num: int) -> Float[Array, "num params"]:
+        """Draw θ from the prior, with two random words for each parameter."""
+        return self._each(lambda law, k: law.sample(jax.random.wrap_key_data(k), (num,)), words).T
 
     def log_prior(self, u: Float[Array, " params"]) -> Float[Array, ""]:
         """Give the log prior density of u."""
-        total = jnp.zeros(())
-        for i, law in enumerate(self.prior):
+
+        def one(law: Any, v: Array) -> Array:
             bijection = biject_to(law.support)
-            value = bijection(u[i])
-            total += law.log_prob(value) + bijection.log_abs_det_jacobian(u[i], value)
-        return _bounded(total)
+            value = bijection(v)
+            return law.log_prob(value) + bijection.log_abs_det_jacobian(v, value)
+
+        return _bounded(self._each(one, u).sum())
 
     def log_likelihood(self, u: Float[Array, " params"], x: Any, anchor: Any) -> Float[Array, ""]:
         """Give the log-likelihood of u up to a constant; never NaN or infinite."""
         return _bounded(self._log_likelihood_at(self.constrain(u), x, anchor))
-
-    def log_density(self, theta: Float[Array, " params"], x: Any, anchor: Any) -> Float[Array, ""]:
-        """Give log prior plus log-likelihood of θ up to a constant, as a density over θ; never NaN or infinite."""
-        log_prior = sum((law.log_prob(theta[i]) for i, law in enumerate(self.prior)), jnp.zeros(()))
-        return _bounded(log_prior + self._log_likelihood_at(theta, x, anchor))
 
     def _log_likelihood_at(self, theta: Array, x: Any, anchor: Any) -> Array:
         if self.model.has_density:
@@ -90,35 +119,56 @@ class Lanes(eqx.Module):
 
     target: Target
     x: Any
-    anchors: Float[Array, "lanes params"]
+    anchors: np.ndarray
 
     @classmethod
     def of(cls, target: Target, x: Any) -> "Lanes":
         """Make one lane for each row of ``x``; anchors are best fits, and not needed by models with a density."""
-        data = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), x)
+        data = jax.tree.map(lambda a: np.asarray(a, np.float32), x)
         num_lanes = len(jax.tree.leaves(data)[0])
         if target.model.has_density:
-            return cls(target, data, jnp.zeros((num_lanes, len(target.prior))))
-        best = maximum_likelihood(target.model, jax.tree.map(np.asarray, data))
-        return cls(target, data, jnp.asarray(best.theta, jnp.float32))
+            return cls(target, data, np.zeros((num_lanes, target.num_parameters), np.float32))
+        return cls(target, data, np.asarray(maximum_likelihood(target.model, data).theta, np.float32))
 
-    @classmethod
-    def repeated(cls, target: Target, x: Any, num_lanes: int) -> "Lanes":
-        """Make lanes that all hold the same observation."""
-        return cls.of(target, jax.tree.map(lambda a: np.broadcast_to(a, (num_lanes, *np.shape(a))), x))
+    def repeated(self, num: int) -> "Lanes":
+        """Make ``num`` lanes of each, side by side."""
+        return self._rows(np.repeat(np.arange(self.num_lanes), num))
+
+    def part(self, rows: slice) -> "Lanes":
+        """Return some of the lanes."""
+        return self._rows(np.arange(self.num_lanes)[rows])
+
+    def _rows(self, rows: np.ndarray) -> "Lanes":
+        return Lanes(self.target, jax.tree.map(lambda a: a[rows], self.x), self.anchors[rows])
 
     @property
     def num_lanes(self) -> int:
         """Number of lanes."""
         return len(self.anchors)
 
-    def row(self, lane: int) -> tuple[Any, Array]:
+    def row(self, lane: int) -> tuple[Any, Any]:
         """Return data and anchor of one lane."""
         return jax.tree.map(lambda a: a[lane], self.x), self.anchors[lane]
 
-    def energy(self, u: Array, x: Any, anchor: Array) -> Array:
-        """Give minus the log posterior density of u, up to a constant."""
-        return -(self.target.log_prior(u) + self.target.log_likelihood(u, x, anchor))
+    def padded(self, num_lanes: int) -> "Lanes":
+        """Repeat the first lane at the end until there are ``num_lanes``."""
+        rows = np.where(np.arange(num_lanes) < self.num_lanes, np.arange(num_lanes), 0)
+        return self._rows(rows)
+
+    def energy_and_gradient(self, u: Array, x: Any, anchor: Any) -> tuple[Array, Array]:
+        """Give minus the log posterior density of u, up to a constant, and its gradient; never NaN or infinite."""
+
+        def energy(u: Array) -> Array:
+            return -(self.target.log_prior(u) + self.target.log_likelihood(u, x, anchor))
+
+        value, gradient = jax.value_and_grad(energy)(u)
+        return value, jnp.where(jnp.isfinite(gradient), gradient, 0.0)
+
+
+def random_words(seed: int, stream: int | tuple[int, ...], num: int) -> np.ndarray:
+    """Return two words for each of ``num`` keys of random numbers; the first do not depend on how many there are."""
+    key = (stream,) if isinstance(stream, int) else stream
+    return np.random.SeedSequence(seed, spawn_key=key).generate_state(2 * num, np.uint32).reshape(num, 2)
 
 
 def _bounded(value: Array) -> Array:
