@@ -1,4 +1,4 @@
-"""Whether networks join: on data that depend on the parameters in a way no closed form sees, and on data that do not."""
+"""Whether networks join: on data that depend on the parameters as no closed form sees it, and on data that do not."""
 
 import jax
 import numpy as np

@@ -1,5 +1,9 @@
 """Many posteriors in one call, and how often anything is compiled."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -127,3 +131,31 @@ def test_nothing_is_compiled_twice(method):
         assert compilations(run(first, OBSERVED[0], prior(0.5, 1.0), num_chains=3)) == 0
     # The control: another kind of prior is another program.
     assert compilations(run(first, OBSERVED[0], {"theta1": dist.Cauchy(0.5, 1.0)})) > 0
+
+
+PROGRAM = """
+import hashlib, numpy as np, numpyro.distributions as dist
+import fisherscore as fs
+from fisherscore.inference import nuts
+from fisherscore.inference.target import Lanes, Target, random_words
+prior = [dist.TruncatedNormal(0.0, 1.0, low=-2.0, high=3.0), dist.Uniform(-1.0, 2.0)]
+lanes = Lanes.of(Target.of(fs.problems.linear_gaussian().exact_model(), prior), np.zeros((4, 2)))
+keys = random_words(0, 1, 2), random_words(0, 2, 4)
+print(hashlib.sha256(nuts._first_lanes.lower(lanes, keys).as_text().encode()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_the_program_is_the_same_in_every_process():
+    """Else a cache of compiled code would never find it: NumPyro orders the numbers of a law by hashes of names."""
+    programs = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    ]
+    assert len(set(programs)) == 1 and programs[0].strip()

@@ -25,7 +25,7 @@ from numpyro.distributions.transforms import biject_to
 from .._support.quadrature import gauss_legendre
 from ..score.model import ScoreModel
 from .estimate import maximum_likelihood
-from .priors import with_array_numbers
+from .priors import Laws, stacked_laws
 
 # Stands for the logarithm of zero. Finite, so that a tempered likelihood 0 · ℓ is 0, and small enough that the square
 # of a gradient this steep does not overflow in single precision, which would let a sampler accept anything.
@@ -37,38 +37,27 @@ _POINTS = np.append(_NODES, np.float32(1.0))
 
 
 class Target(eqx.Module):
-    """Prior and likelihood of a model; laws of the same kind are stacked and evaluated together.
-
-    ``laws[k]`` holds the NumPyro distributions of the parameters ``places[k]``, their numbers along a leading axis.
-    """
+    """Prior and likelihood of a model; distributions of the same kind are evaluated together."""
 
     model: ScoreModel
-    laws: tuple[Any, ...]
-    places: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    laws: tuple[Laws, ...]
 
     @classmethod
     def of(cls, model: ScoreModel, prior: Sequence[Any]) -> "Target":
         """Take one distribution a parameter, as users write them."""
-        groups: dict[Any, list[int]] = {}
-        laws = with_array_numbers(prior)
-        for i, law in enumerate(laws):
-            shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(law))
-            groups.setdefault((jax.tree.structure(law), shapes), []).append(i)
-        stacked = [jax.tree.map(lambda *a: np.stack(a), *(laws[i] for i in places)) for places in groups.values()]
-        return cls(model, tuple(stacked), tuple(tuple(places) for places in groups.values()))
+        return cls(model, stacked_laws(prior))
 
     @property
     def num_parameters(self) -> int:
         """How many parameters there are."""
-        return sum(map(len, self.places))
+        return sum(len(laws.places) for laws in self.laws)
 
     def _each(self, function: Callable[[Any, Array], Any], values: Array) -> Any:
         """Apply a function of a law and a number to every parameter and its law."""
         if len(self.laws) == 1:
-            return jax.vmap(function)(self.laws[0], values)
-        groups = zip(self.laws, self.places, strict=True)
-        parts = [jax.vmap(function)(law, values[np.array(places)]) for law, places in groups]
-        back = np.argsort(np.concatenate([np.array(places) for places in self.places]))
+            return self.laws[0].map(function, values)
+        parts = [laws.map(function, values[np.array(laws.places)]) for laws in self.laws]
+        back = np.argsort(np.concatenate([laws.places for laws in self.laws]))
         return jax.tree.map(lambda *a: jnp.concatenate(a)[back], *parts)
 
     def constrain(self, u: Float[Array, " params"]) -> Float[Array, " params"]:
