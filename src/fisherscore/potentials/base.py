@@ -154,10 +154,17 @@ class ClosedForm(Potential):
         """Give ℓ(θ, x)."""
         return self.value_and_score(theta, x)[0]
 
-    def _filled(self, **arrays: np.ndarray) -> Self:
+    @classmethod
+    def _filled(cls, *sizes: int, settings: Mapping[str, Any], **arrays: np.ndarray) -> Self:
+        """Make a form that holds the fitted arrays, in single precision; what it starts with is never made."""
+        skeleton = eqx.filter_eval_shape(lambda: cls(*sizes, **settings))
+        return skeleton._with(**arrays)
+
+    def _with(self, **arrays: np.ndarray) -> Self:
         """Return a copy that holds the fitted arrays, in single precision."""
         names = list(arrays)
-        values = [jnp.asarray(arrays[n], jnp.float32) for n in names]
+        # Not jnp.asarray, which compiles something for every new shape.
+        values = [jax.device_put(np.asarray(arrays[n], np.float32)) for n in names]
         return eqx.tree_at(lambda form: [getattr(form, name) for name in names], self, values)
 
 

@@ -58,8 +58,8 @@ class Gaussian(ClosedForm):
         """Fit mean and covariance to standardised rows (n, d) drawn at u in [−1, 1]^p."""
         points = Points.of(u)
         fitted = fit_mean_and_covariance(points, rows)
-        form = cls(points.num_parameters, rows.shape[1], degree=fitted.basis.degree)
-        return form._filled(mean=fitted.mean, whitening=fitted.whitening)
+        sizes, settings = (points.num_parameters, rows.shape[1]), {"degree": fitted.basis.degree}
+        return cls._filled(*sizes, settings=settings, mean=fitted.mean, whitening=fitted.whitening)
 
     def evaluate(self, points: Points, x: np.ndarray, frame: Frame) -> Evaluation:
         """Give scores and the trace of their Jacobians; with v = Wr and w = W∂μ these are w·v and W∂²μ·v − w·w."""

@@ -70,15 +70,16 @@ class LocationScale(ClosedForm):
         fitted = fit_location_scale(
             points, gaussian, rows, num_components=num_components, name=f"location_scale {name}"
         )
-        form = cls(
+        settings = {
+            "degree": gaussian.basis.degree,
+            "mixing_degree": fitted.mixing_basis.degree,
+            "num_components": num_components,
+        }
+        noise = fitted.blocks.noise
+        return cls._filled(
             points.num_parameters,
             rows.shape[1],
-            degree=gaussian.basis.degree,
-            mixing_degree=fitted.mixing_basis.degree,
-            num_components=num_components,
-        )
-        noise = fitted.blocks.noise
-        return form._filled(
+            settings=settings,
             whitening=gaussian.whitening,
             location=fitted.blocks.location,
             log_variance=fitted.blocks.log_variance,

@@ -53,8 +53,8 @@ class Mapped(ClosedForm):
         scale = np.where(spread > 0, spread, 1.0)
         num_components = 5 if len(points) >= _MANY_ROWS else 3
         inner = LocationScale.fit_components(points, images / scale, num_components=num_components, name="images")
-        form = cls(points.num_parameters, rows.shape[1], num_knots=_NUM_KNOTS, inner=describe(inner))
-        form = form._filled(knots=knots, values=values / scale[:, None])
+        sizes, settings = (points.num_parameters, rows.shape[1]), {"num_knots": _NUM_KNOTS, "inner": describe(inner)}
+        form = cls._filled(*sizes, settings=settings, knots=knots, values=values / scale[:, None])
         return eqx.tree_at(lambda f: f.inner, form, inner)
 
     def evaluate(self, points: Points, x: np.ndarray, frame: Frame) -> Evaluation:

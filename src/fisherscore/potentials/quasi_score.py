@@ -51,8 +51,8 @@ class QuasiScore(ClosedForm):
         slopes, offsets, fishers = _linear_scores(fitted, at, gradients)
         scores = np.concatenate([slopes, offsets[:, :, None]], axis=2)  # (n, p, d + 1)
         coefficients = _nearest_gradient(scores, gradients, fishers.mean(axis=0))
-        form = cls(points.num_parameters, rows.shape[1], degree=gaussian.basis.degree)
-        return form._filled(coefficients=coefficients)
+        sizes, settings = (points.num_parameters, rows.shape[1]), {"degree": gaussian.basis.degree}
+        return cls._filled(*sizes, settings=settings, coefficients=coefficients)
 
     def evaluate(self, points: Points, x: np.ndarray, frame: Frame) -> Evaluation:
         """Give scores and the trace of their Jacobians, both linear in x."""

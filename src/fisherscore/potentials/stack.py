@@ -6,6 +6,7 @@ from typing import Any, Self
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .base import Jets, Potential, build_potential, describe, register
@@ -25,8 +26,9 @@ class Stack(Potential):
     @classmethod
     def of(cls, members: Sequence[Potential], weights: Sequence[float], shape: tuple[int, int]) -> Self:
         """Add up potentials; ``shape`` is the number of parameters and that of data."""
-        stack = cls(*shape, members=[describe(m) for m in members], key=jax.random.key(0))
-        values = jnp.asarray(weights, jnp.float32)
+        described = [describe(m) for m in members]
+        stack = eqx.filter_eval_shape(lambda: cls(*shape, members=described, key=jax.random.key(0)))
+        values = jax.device_put(np.asarray(weights, np.float32))
         return eqx.tree_at(lambda s: (s.weights, s.members), stack, (values, tuple(members)))
 
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
