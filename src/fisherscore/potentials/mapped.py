@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from .base import ClosedForm, Evaluation, Frame, Jets, Potential, build_potential, describe, register
 from .location_scale import LocationScale
@@ -107,4 +107,4 @@ def _quantile_map(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Every datum has the same number of knots: where there are fewer values, knots lie between them too.
     positions = np.linspace(0, len(distinct) - 1, _NUM_KNOTS)
     index = np.arange(len(distinct))
-    return np.interp(positions, index, distinct), np.interp(positions, index, norm.ppf(middle))
+    return np.interp(positions, index, distinct), np.interp(positions, index, ndtri(middle))

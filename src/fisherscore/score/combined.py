@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.stats import binom
 
 from .._support.arguments import as_data
 from ..errors import ArgumentError
@@ -217,6 +216,8 @@ class IndependentDraws(ScoreModel):
         each = self.model.rarity(x)
         if each is None:
             return None
+        from scipy.stats import binom  # half a second to import, and rarely needed
+
         return np.asarray(binom.sf((each < 0.01).sum(axis=-1) - 1, self.num_draws, 0.01))
 
 
