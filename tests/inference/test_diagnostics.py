@@ -96,11 +96,11 @@ def test_identities_raise_few_false_alarms():
 
 @pytest.mark.slow
 def test_calibration_and_coverage_pass_for_a_good_model_and_fail_for_one_scaled_by_a_third():
-    good = fs.diagnose(EXACT, SIMS, num_posteriors=600, seed=1)
+    good = fs.diagnose(EXACT, SIMS, num_posteriors=1200, seed=1)
     assert good["calibration"].verdict == good["coverage"].verdict == "pass"
-    assert good.ranks.shape == (600, 2) and good.coverage.shape == (600,)
+    assert good.ranks.shape == (1200, 2) and good.coverage.shape == (1200,)
     scaled = fs.FunctionScore(TOY.proposal, (2,), log_likelihood=lambda t, x: 1.3 * EXACT.log_likelihood_one(t, x))
-    bad = fs.diagnose(scaled, SIMS, num_posteriors=600, seed=1)
+    bad = fs.diagnose(scaled, SIMS, num_posteriors=1200, seed=1)
     assert bad["calibration"].verdict == bad["coverage"].verdict == "FAIL"
     assert bad["calibration"].value > 0.05  # normal scores of the truth spread too widely: posteriors too narrow
 

@@ -190,6 +190,11 @@ def test_warm_up_windows_double_and_the_last_takes_the_rest():
     assert schedule(60).ends[0] == 54
 
 
+def test_lanes_are_rounded_up_to_few_sizes():
+    sizes = [nuts._round_size(num) for num in (1, 2, 3, 4, 5, 6, 7, 40, 50, 1000, 4000)]
+    assert sizes == [1, 2, 4, 4, 6, 6, 8, 48, 64, 1024, 4096]
+
+
 def test_other_scales_make_no_difference():
     """Parameters in units a billion times smaller are sampled as well: scales come from the prior."""
     tiny = dist.Normal(0.0, 1e-9)

@@ -19,10 +19,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.stats import norm
 
 from .._support.arguments import as_count, as_seed
+from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
 from ..simulation.latent import AdditiveLatent
@@ -150,21 +152,23 @@ def _residual(model: ScoreModel, sims: Simulations, score: np.ndarray, factor: n
 
 def _scores_and_jacobians(model: ScoreModel, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute scores (n, p) and their Jacobians in θ (n, p, p)."""
-    score, jacobian = _both(model, np.asarray(theta, np.float32), np.asarray(x, np.float32))
-    return np.asarray(score, np.float64), np.asarray(jacobian, np.float64)
+    rows = np.asarray(theta, np.float32), np.asarray(x, np.float32)
+    both = rows_in_turn(lambda *part: _both(model, *part), rows, min(1024, model.rows_at_once))
+    values = np.asarray(both, np.float64)
+    return values[:, 0], values[:, 1:].swapaxes(-1, -2)
 
 
 @eqx.filter_jit
 def _both(model: ScoreModel, theta: Any, x: Any) -> Any:
-    def one(row: Any) -> Any:
-        def score_twice(theta: Any) -> Any:
-            score = model.score_one(theta, row[1])
-            return score, score
+    """Return for each row the score and, below it, its derivatives by each parameter."""
 
-        jacobian, score = jax.jacfwd(score_twice, has_aux=True)(row[0])
-        return score, jacobian
+    def one(theta: Any, x: Any) -> Any:
+        score, derivatives = jax.vmap(
+            lambda direction: jax.jvp(lambda t: model.score_one(t, x), (theta,), (direction,)), out_axes=(None, 0)
+        )(jnp.eye(len(theta), dtype=theta.dtype))
+        return jnp.concatenate([score[None], derivatives])
 
-    return jax.lax.map(one, (theta, x), batch_size=min(1024, model.rows_at_once))
+    return jax.vmap(one)(theta, x)
 
 
 def _smoothed(model: ScoreModel, sims: Simulations) -> np.ndarray:

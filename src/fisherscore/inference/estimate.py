@@ -204,7 +204,7 @@ def _likeliest(model: ScoreModel, points: Any, rows: Any) -> Any:
         values = jax.vmap(model.log_likelihood_one, (0, None))(points, x)
         return points[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))]
 
-    return jax.lax.map(best, rows, batch_size=max(1, min(256, model.rows_at_once // len(points))))
+    return rows_mapped(best, (rows,), max(1, min(256, model.rows_at_once // len(points))))
 
 
 @eqx.filter_jit

@@ -71,8 +71,7 @@ def _run(lanes: Lanes, keys: tuple[np.ndarray, np.ndarray], lengths: tuple[Sched
     started = time.perf_counter()
     plan, total = lengths
     num_lanes, p, num_warmup = lanes.num_lanes, lanes.target.num_parameters, int(plan.num_warmup)
-    # A power of two, so that few sizes are compiled.
-    size = 1 << (num_lanes - 1).bit_length()
+    size = _round_size(num_lanes)
     padded = lanes.padded(size)
     num_blocks = max(1, min(_MOST_STEPS, _MOST_NUMBERS // (padded.num_lanes * (p + 3))) // _BLOCK)
     state = _first_lanes(padded, (keys[0], np.resize(keys[1], (size, 2))))
@@ -87,6 +86,12 @@ def _run(lanes: Lanes, keys: tuple[np.ndarray, np.ndarray], lengths: tuple[Sched
     assert first_call is not None
     seconds = {"first segment, with compilation": first_call - started, "rest": time.perf_counter() - first_call}
     return Draws(kept.theta, kept.log_density, kept.divergent, seconds, num_segments * num_blocks * _BLOCK)
+
+
+def _round_size(num: int) -> int:
+    """Return the next power of two or, above four, three quarters of one, so that few sizes are compiled."""
+    power = 1 << (num - 1).bit_length()
+    return 3 * power // 4 if power > 4 and num <= 3 * power // 4 else power
 
 
 class _Kept:
