@@ -89,7 +89,7 @@ def fit_location_scale(
     if start is None:
         best = _best_blocks(setting, _first_blocks(setting, gaussian, num_components), free_noise)
     else:
-        best = _moved_blocks(setting, _blocks_of_whole(start, gaussian), free_noise)
+        best = _moved_blocks(setting, _blocks_of_whole(start, gaussian), num_components)
     return points.once(name, lambda: LocationScaleFit(gaussian, correlations, best))
 
 
@@ -126,10 +126,16 @@ def _best_blocks(setting: _Setting, blocks: Blocks, free_noise: bool) -> Blocks:
     return _on_host(best)
 
 
-def _moved_blocks(setting: _Setting, blocks: Blocks, free_noise: bool) -> Blocks:
-    """Go through the blocks a fixed number of times: no part may end where the whole began, which has seen the rest."""
-    steps = _LATER_NOISE_STEPS if free_noise else None
-    for _ in range(_NUM_ROUNDS_FROM_WHOLE):
+def _moved_blocks(setting: _Setting, blocks: Blocks, num_components: int | None) -> Blocks:
+    """Go through the blocks a fixed number of times: no part may end where the whole began, which has seen the rest.
+
+    Steps of Fisher scoring forget their start; those of the noise are slow to, so that it starts anew.
+    """
+    if num_components:
+        z = _residuals(setting, blocks, np) / _width(setting, blocks, np)
+        blocks = blocks._replace(noise=first_noise(z, num_components))
+    for number in range(_NUM_ROUNDS_FROM_WHOLE):
+        steps = (_LATER_NOISE_STEPS if number else _FIRST_NOISE_STEPS) if num_components else None
         last, value, following = _one_round(setting, blocks, steps)
         blocks = following if np.isfinite(float(value)) else last
     return _on_host(blocks)
