@@ -17,13 +17,13 @@ deviation of that size. Posteriors of simulated data are checked by their ranks 
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.stats import norm
 
 from .._support.arguments import as_count, as_seed
+from .._support.compiling import quickly_compiled
 from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
@@ -158,7 +158,7 @@ def _scores_and_jacobians(model: ScoreModel, theta: np.ndarray, x: np.ndarray) -
     return values[:, 0], values[:, 1:].swapaxes(-1, -2)
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _both(model: ScoreModel, theta: Any, x: Any) -> Any:
     """Return for each row the score and, below it, its derivatives by each parameter."""
 

@@ -20,6 +20,7 @@ from scipy.stats import qmc
 
 from .. import plot
 from .._support.arguments import as_count, as_theta, refuse_outside
+from .._support.compiling import quickly_compiled
 from .._support.quadrature import gauss_legendre
 from .._support.rows import rows_mapped
 from .._support.text import html_table
@@ -198,7 +199,7 @@ def _spread_starts(model: ScoreModel, rows: Any, num: int) -> Any:
     return _likeliest(model, np.asarray(points, np.float32), rows)
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _likeliest(model: ScoreModel, points: Any, rows: Any) -> Any:
     def best(x: Any) -> Any:
         values = jax.vmap(model.log_likelihood_one, (0, None))(points, x)
@@ -207,7 +208,7 @@ def _likeliest(model: ScoreModel, points: Any, rows: Any) -> Any:
     return rows_mapped(best, (rows,), max(1, min(256, model.rows_at_once // len(points))))
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _solve(model: ScoreModel, starts: Any, rows: Any, max_steps: Any) -> Any:
     at_once = max(1, model.rows_at_once // (len(_NODES) + len(model.names)))
     return rows_mapped(lambda start, x: _solve_one(model, start, x, max_steps), (starts, rows), at_once)

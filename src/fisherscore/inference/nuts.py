@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._support.compiling import quickly_compiled
 from .._support.progress import Advance, progress_bar
 from .adaptation import Schedule, schedule
 from .nuts_kernel import NUM_CANDIDATES, Event, Lane, first_lane, iterate, noise, refreshed
@@ -121,7 +121,7 @@ class _Kept:
         self.divergent[place, lane] = np.asarray(events[1])[step, lane]
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _first_lanes(lanes: Lanes, keys: tuple[Any, Any]) -> Lane:
     """Draw what chains may start from out of the prior; draws inside the training region come first."""
     target, num = lanes.target, lanes.num_lanes
@@ -136,7 +136,7 @@ def _first_lanes(lanes: Lanes, keys: tuple[Any, Any]) -> Lane:
     return jax.vmap(first_lane)(lane_keys, u, penalties.reshape(num, NUM_CANDIDATES), scale)
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _segment(lanes: Lanes, state: Lane, plan: Schedule, num_blocks: int) -> tuple[Lane, Any, Array, Array]:
     """Move all lanes on by a number of leapfrog steps; return them and, for every step, event, θ and log-density."""
     p = state.scale.shape[-1]

@@ -11,12 +11,12 @@ the same shape; it evaluates the model in one place.
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._support.compiling import quickly_compiled
 from .._support.progress import progress_bar
 from .._support.rows import rows_mapped
 from ..errors import TrainingError
@@ -91,7 +91,7 @@ def tempered_particles(lanes: Lanes, seed: int, *, num_particles: int, progress:
     return Particles(theta[order], log_density[order], num_temperatures)
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _first_cloud(lanes: Lanes, words: Any, num: int) -> Cloud:
     theta = lanes.target.draw_prior(words, num)
     u = jax.vmap(lanes.target.unconstrain)(theta)
@@ -101,7 +101,7 @@ def _first_cloud(lanes: Lanes, words: Any, num: int) -> Cloud:
     return Cloud(u, zero, zero, jnp.zeros((), jnp.float32), jnp.asarray(_FIRST_STEP, jnp.float32))
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _round(lanes: Lanes, cloud: Cloud, words: Any, largest: Any) -> tuple[Cloud, tuple[Array, Array], Array]:
     """Raise λ, by at most ``largest``, choose particles by their weights and move them.
 

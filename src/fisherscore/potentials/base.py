@@ -127,6 +127,10 @@ class Frame:
         return own, slopes, np.einsum("kst,kti->si", matrices, slopes, optimize=True)
 
 
+# Closed forms without their arrays, by class, sizes and settings: laying one out takes as long as fitting it.
+_SKELETONS: dict[Any, Any] = {}
+
+
 class ClosedForm(Potential):
     """Base of potentials with a fit of their own, for up to ``max_data`` data.
 
@@ -157,8 +161,10 @@ class ClosedForm(Potential):
     @classmethod
     def _filled(cls, *sizes: int, settings: Mapping[str, Any], **arrays: np.ndarray) -> Self:
         """Make a form that holds the fitted arrays, in single precision; what it starts with is never made."""
-        skeleton = eqx.filter_eval_shape(lambda: cls(*sizes, **settings))
-        return skeleton._with(**arrays)
+        key = (cls, sizes, repr(settings))
+        if key not in _SKELETONS:
+            _SKELETONS[key] = eqx.filter_eval_shape(lambda: cls(*sizes, **settings))
+        return _SKELETONS[key]._with(**arrays)
 
     def _with(self, **arrays: np.ndarray) -> Self:
         """Return a copy that holds the fitted arrays, in single precision."""

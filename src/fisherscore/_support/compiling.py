@@ -1,0 +1,42 @@
+"""Functions compiled for use in a moment: on a CPU the compiler is asked not to take long.
+
+XLA's newer code for groups of operations on CPUs takes nearly twice as long to make as its older one, and runs no
+quicker on models of this size. Which one is used is an option of a single function, not of the process; a compiler that
+does not know the option is left alone.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+
+
+def quickly_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function as ``eqx.filter_jit`` does, in less time."""
+
+    @functools.cache
+    def compiled() -> Callable[..., Any]:
+        return eqx.filter_jit(function, compiler_options=_known_options())
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return compiled()(*args, **kwargs)
+
+    return call
+
+
+@functools.cache
+def _known_options() -> dict[str, Any] | None:
+    """Give the options if this is a CPU and its compiler knows them."""
+    if jax.default_backend() != "cpu":
+        return None
+    try:
+        jax.jit(lambda x: x, compiler_options=_OPTIONS).lower(np.float32(0.0)).compile()
+    except (RuntimeError, TypeError, ValueError):  # an option it does not know
+        return None
+    return dict(_OPTIONS)
