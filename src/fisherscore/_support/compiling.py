@@ -21,7 +21,8 @@ def quickly_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.cache
     def compiled() -> Callable[..., Any]:
-        return eqx.filter_jit(function, compiler_options=_known_options())
+        filter_jit: Any = eqx.filter_jit  # takes the settings of jax.jit, which its types do not say
+        return filter_jit(function, compiler_options=_known_options())
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,8 @@ import time
 
 import numpy as np
 
-from ..inference.posterior import Posterior, convergence
+from ..inference.convergence import convergence
+from ..inference.posterior import Posterior
 from ..problems import Problem
 
 _NUM_CHAINS = 4
