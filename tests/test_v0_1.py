@@ -47,21 +47,36 @@ def test_campaigns_and_exports_open_with_the_same_records():
     assert latent.latent_score().shape == latent.theta.shape
 
 
+def distance(scores, expected):
+    """Compare scores as the score error does: mean squared difference in units of the information, by parameter."""
+    information = expected.T @ expected / len(expected)
+    difference = scores - expected
+    return np.einsum("ni,ij,nj->n", difference, np.linalg.inv(information), difference).mean() / len(information)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", GOLDEN)
 def test_the_default_fit_learns_the_same_scores(case):
+    """Later versions solve the same equations in another way (grouped noise, one prior of weighted rows, ...).
+
+    What they learn differs by far less than what 0.1.0 itself said it did not know, and less than the fit to half of
+    the simulations, the control.
+    """
     problem, number = case.split(".")
-    kept = arrays("golden.npz")
+    kept, old = arrays("golden.npz"), GOLDEN[case]
     theta, x = (kept[f"{problem}.train.{name}"][: int(number)] for name in ("theta", "x"))
-    sims = fs.from_table(theta, x, getattr(fs.problems, problem)().proposal)
-    model = fs.fit(sims, seed=1)
-    scores = np.asarray(model.score(kept[f"{problem}.theta"], kept[f"{problem}.x"]))
-    expected, old = kept[f"{problem}.{number}.scores"], GOLDEN[case]
-    size = np.sqrt(np.mean(expected**2, axis=0))
-    # Rounding, which thousands of training steps amplify where networks take part.
-    tolerance = 0.05 if any("network" in name for name in old["weights"]) else 1e-3
-    assert np.abs((scores - expected) / size).max() < tolerance
-    assert model.weights == pytest.approx(
-        {NEW_NAMES.get(name, name): weight for name, weight in old["weights"].items()}, abs=tolerance
-    )
-    assert model.estimated_error == pytest.approx(old["estimated_error"], rel=tolerance)
+
+    def fitted(rows):
+        return fs.fit(fs.from_table(theta[rows], x[rows], getattr(fs.problems, problem)().proposal), seed=1)
+
+    def far(model):
+        scores = np.asarray(model.score(kept[f"{problem}.theta"], kept[f"{problem}.x"]))
+        return distance(scores, kept[f"{problem}.{number}.scores"]) / old["estimated_error"]
+
+    model = fitted(slice(None))
+    assert far(model) < 0.1 < far(fitted(slice(0, None, 2)))
+    assert model.estimated_error == pytest.approx(old["estimated_error"], rel=0.2)
+    names = {NEW_NAMES.get(name, name) for name in old["weights"]}
+    assert set(model.weights) == names
+    largest = NEW_NAMES.get(max(old["weights"], key=old["weights"].get), max(old["weights"], key=old["weights"].get))
+    assert max(model.weights, key=model.weights.get) == largest

@@ -28,8 +28,10 @@ from .points import Points
 from .shrinkage import Spectra, refine, shrink
 
 _NUM_ROUNDS = 6
-# A fit to a part of the rows starts from that to all of them, and is there after this many.
+# A fit to a part of the rows starts from that to all of them, and is there after this many rounds. With few rows a start
+# that has seen the part left out would still show: these fits start anew.
 _NUM_ROUNDS_FROM_WHOLE = 2
+_MIN_ROWS_FROM_WHOLE = 1_200
 _MAX_LOG_VARIANCE = 14.0
 _MIN_INFORMATION = 0.02
 _NUM_STEPS = 6
@@ -80,7 +82,7 @@ def fit_location_scale(
     num, size = rows.shape
     white = rows @ gaussian.whitening.T
     correlations = mixing_basis(points.num_parameters, num, size)
-    start = points.known_of_whole(name)
+    start = points.known_of_whole(name) if num >= _MIN_ROWS_FROM_WHOLE else None
     if start is not None and (start.gaussian.basis, start.mixing_basis) != (gaussian.basis, correlations):
         start = None
     regression = Regression.of(points.values(correlations), white, correlations)
