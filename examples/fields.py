@@ -109,7 +109,7 @@ for summary in (one_spectrum, two_spectra):
 
 # %% [markdown]
 # ```text
-# one_spectrum estimated error 0.020
+# one_spectrum estimated error 0.027
 # Fisher forecast, 10,000 simulations
 # parameter  value  σ plug-in       σ slope          σ bound         σ conditional
 # amplitude  0.6    0.1072 ± 0.003  0.1054 ± 0.0004  0.1037 ± 0.002  0.1067

@@ -141,7 +141,7 @@ from fisherscore.inference.target import Lanes, Target, random_words
 prior = [dist.TruncatedNormal(0.0, 1.0, low=-2.0, high=3.0), dist.Uniform(-1.0, 2.0)]
 lanes = Lanes.of(Target.of(fs.problems.linear_gaussian().exact_model(), prior), np.zeros((4, 2)))
 keys = random_words(0, 1, 2), random_words(0, 2, 4)
-print(hashlib.sha256(nuts._first_lanes.lower(lanes, keys).as_text().encode()).hexdigest())
+print(hashlib.sha256(nuts._first_lanes.compiled.lower(lanes, keys).as_text().encode()).hexdigest())
 """
 
 

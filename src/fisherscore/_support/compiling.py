@@ -16,19 +16,22 @@ import numpy as np
 _OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 
 
-def quickly_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+class quickly_compiled:
     """Compile a function as ``eqx.filter_jit`` does, in less time."""
 
-    @functools.cache
-    def compiled() -> Callable[..., Any]:
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, compiled for arguments of these kinds."""
+        return self.compiled(*args, **kwargs)
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """The function as JAX compiles it; made when it is first called, when the device is known."""
         filter_jit: Any = eqx.filter_jit  # takes the settings of jax.jit, which its types do not say
-        return filter_jit(function, compiler_options=_known_options())
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return compiled()(*args, **kwargs)
-
-    return call
+        return filter_jit(self._function, compiler_options=_known_options())
 
 
 @functools.cache

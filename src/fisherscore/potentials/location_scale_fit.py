@@ -28,8 +28,8 @@ from .points import Points
 from .shrinkage import Spectra, refine, shrink
 
 _NUM_ROUNDS = 6
-# A fit to a part of the rows starts from that to all of them, and is there after this many rounds. With few rows a start
-# that has seen the part left out would still show: these fits start anew.
+# A fit to a part of the rows starts from that to all of them, and is there after this many rounds. With few rows a
+# start that has seen the part left out would still show: these fits start anew.
 _NUM_ROUNDS_FROM_WHOLE = 2
 _MIN_ROWS_FROM_WHOLE = 1_200
 _MAX_LOG_VARIANCE = 14.0

@@ -18,7 +18,7 @@ _PENALTIES = np.logspace(-3, 7, 21)
 _NUM_STEPS = 4
 _BLOCK = 8_192
 # Factors of all data together hold no more numbers than this.
-_MAX_NUMBERS = 3e7
+_MAX_NUMBERS = 3e6
 
 
 class Regression(NamedTuple):
