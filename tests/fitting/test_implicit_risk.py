@@ -139,7 +139,7 @@ def test_a_network_may_take_weight_and_not_give_it():
 
 
 @pytest.mark.parametrize("form", CLOSED_FORMS)
-def test_closed_forms_in_numpy_are_those_of_automatic_differentiation(form):
+def test_closed_forms_in_numpy_are_those_of_automatic_differentiation(form, monkeypatch):
     problem = fs.problems.poisson_counts()
     sims = fs.simulate(problem.simulator, problem.proposal, 300)
     centre, half = (
@@ -156,6 +156,8 @@ def test_closed_forms_in_numpy_are_those_of_automatic_differentiation(form):
     np.testing.assert_allclose(terms.scores / size[:-1], expected[:, :-1] / size[:-1], atol=1e-5)
     np.testing.assert_allclose(terms.divergences / size[-1], expected[:, -1] / size[-1], atol=1e-5)
     np.testing.assert_allclose(rows.scores(function), terms.scores, atol=1e-8 * size[:-1].max())
+    monkeypatch.setattr("fisherscore.fitting.data._NUMBERS_AT_ONCE", 0)  # a few rows at a time
+    np.testing.assert_allclose(Terms.of(function, rows, metric).divergences, terms.divergences, rtol=1e-9)
 
 
 def test_the_edge_weight_and_its_gradient_in_numpy():

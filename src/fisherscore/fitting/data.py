@@ -14,7 +14,9 @@ from ..potentials.points import Points
 from ..potentials.stack import Stack
 
 _ROWS_AT_ONCE = 4_096
-# From this many numbers on (rows × data × parameters), a compiled evaluation repays its compilation.
+# In NumPy, rows are gone through so many numbers (rows × data × parameters) at a time, and no fewer rows than these.
+_NUMBERS_AT_ONCE, _MIN_ROWS = 1e6, 64
+# From this many of them on, a compiled evaluation repays its compilation.
 _MANY_NUMBERS = 2e7
 
 
@@ -65,7 +67,11 @@ class Rows:
         return all(isinstance(m, ClosedForm) for m in members) and self.x.size * self.num_parameters < _MANY_NUMBERS
 
     def evaluate(self, function: Any, frame: Frame) -> Evaluation:
-        """Evaluate closed forms, or a weighted sum of them, in NumPy."""
+        """Evaluate closed forms, or a weighted sum of them, in NumPy and in bounded memory."""
+        size = max(_MIN_ROWS, int(_NUMBERS_AT_ONCE / (self.data_size * self.num_parameters)))
+        if len(self) > size:
+            parts = [self.take(slice(k, k + size)).evaluate(function, frame) for k in range(0, len(self), size)]
+            return Evaluation(*map(np.concatenate, zip(*parts, strict=True)))
         if not isinstance(function, Stack):
             return function.evaluate(self.points, self.x, frame)
         members: Any = function.members

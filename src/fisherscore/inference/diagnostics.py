@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from .._support.arguments import as_count, as_seed
 from .._support.compiling import quickly_compiled
@@ -196,7 +196,7 @@ def _entrywise(name: str, terms: np.ndarray, tolerance: float, meaning: str) -> 
     """Test that every entry of the mean of ``terms`` (simulation, i, j) is zero, and report the worst."""
     value = np.abs(terms.mean(axis=0)).ravel()
     error = (terms.std(axis=0, ddof=1) / np.sqrt(len(terms))).ravel()
-    chance = norm.ppf(1 - LEVEL / (2 * len(value))) * error
+    chance = ndtri(1 - LEVEL / (2 * len(value))) * error
     if ((value > tolerance) & (value > chance)).any():
         verdict = FAIL
     else:
