@@ -4,6 +4,7 @@ import pytest
 from scipy.optimize import brentq
 
 import fisherscore as fs
+from fisherscore.inference.estimate import _spread_points
 
 TOY, COUNTS = fs.problems.linear_gaussian(), fs.problems.poisson_counts()
 
@@ -135,3 +136,12 @@ def test_shapes_and_printing():
 def test_mistakes_are_named(call, message):
     with pytest.raises(fs.ArgumentError, match=message):
         call(TOY.exact_model())
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_the_candidates_of_a_start_are_spread_over_the_region(dimension):
+    points = _spread_points(64, dimension)
+    assert points.shape == (64, dimension) and (points >= 0).all() and (points < 1).all()
+    # In every projection the largest gap is below that of random points, about log(64) / 64.
+    ordered = np.sort(points, axis=0)
+    assert np.diff(ordered, axis=0, prepend=0, append=1).max() < 0.05
