@@ -142,7 +142,7 @@ print("mean", mean.round(4), " sd", np.sqrt(np.average((points - mean) ** 2, axi
 #
 # `fisherscore run weak-lensing --out runs/weak-lensing` does all this with 5,000 simulations, adds a grid of forecasts,
 # an exact posterior by the same sampler and the checks, and writes one page, `runs/weak-lensing/report.html`. It takes
-# about four minutes. `--recipe paper` does it with the paper's recipe.
+# about a minute. `--recipe paper` does it with the paper's recipe.
 #
 # ## Where to go next
 #

@@ -101,7 +101,7 @@ def sample_many(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Posteriors:
-    """Sample the posteriors of many observations in one call, in little more than the time of one.
+    """Sample the posteriors of many observations in one call, side by side.
 
     Args:
         model: A score model.
