@@ -141,7 +141,7 @@ print("mean", mean.round(4), " sd", np.sqrt(np.average((points - mean) ** 2, axi
 # ## The whole experiment
 #
 # `fisherscore run weak-lensing --out runs/weak-lensing` does all this with 5,000 simulations, adds a grid of forecasts,
-# an exact posterior by the same sampler and the checks, and writes one page, `runs/weak-lensing/report.html`. It takes
+# the exact posterior on a grid and the checks, and writes one page, `runs/weak-lensing/report.html`. It takes
 # about a minute. `--recipe paper` does it with the paper's recipe.
 #
 # ## Where to go next
