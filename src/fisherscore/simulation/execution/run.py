@@ -8,6 +8,7 @@ This module and :mod:`fisherscore.simulation.command` import nothing heavy, sinc
 """
 
 import enum
+import errno
 import os
 import signal
 import traceback
@@ -20,13 +21,21 @@ import numpy as np
 from ...errors import SimulationError
 
 # What can become of a record. All but the first and the last are failures of the simulator itself, which are kept and
-# never run again with other random numbers; a record is lost when its worker was killed from outside too often.
+# never run again with other random numbers; a record is lost when its worker was killed from outside too often, or when
+# the machine failed it (see `is_of_the_machine`): it is run again, with the same random numbers, by the next call.
 OK = "ok"
 RAISED, NONZERO_EXIT, SIGNAL, TIMEOUT = "raised", "nonzero_exit", "signal", "timeout"
 BAD_OUTPUT, NONFINITE, LOST = "bad_output", "nonfinite", "lost"
 STATUSES = (OK, RAISED, NONZERO_EXIT, SIGNAL, TIMEOUT, BAD_OUTPUT, NONFINITE, LOST)
 
 _MAX_MESSAGE_LENGTH = 2_000
+# No memory, processes, files or disk space left, or a disk or network file system that cannot be reached: whoever runs
+# the same again on another day, or on another machine, will not see it.
+_MACHINE_ERRORS = {
+    number
+    for name in ("ENOMEM", "EAGAIN", "EMFILE", "ENFILE", "ENOSPC", "EDQUOT", "EIO", "ESTALE", "ENOLCK")
+    if (number := getattr(errno, name, None)) is not None
+}
 
 
 class Purpose(enum.IntEnum):
@@ -83,12 +92,59 @@ class PythonFunction:
     name: str
 
     def __call__(self, theta: np.ndarray, sequence: np.random.SeedSequence) -> Outcome:
-        """Call the function; whatever it raises is a recorded failure."""
+        """Call the function; whatever it raises is a recorded failure, of its own or of the machine."""
+        process = os.getpid()
         try:
             value = self.function(np.array(theta), np.random.default_rng(sequence))
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            return failure(RAISED, f"{type(error).__name__}: {error}{_where(error)}")
+        except BaseException as error:
+            _end_copy(process, error)
+            # An interrupt is for whoever runs this process to judge: it may be the user's own Ctrl-C.
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            status = LOST if is_of_the_machine(error) else RAISED
+            return failure(status, f"{type(error).__name__}: {text_of(error)}{_where(error)}")
+        _end_copy(process)
         return outcome_of(value, f"The simulator {self.name!r}")
+
+
+def _end_copy(process: int, error: BaseException | None = None) -> None:
+    """End a copy of this process that the simulator has made and that returned as well, as if it were the original.
+
+    A copy that went on would answer for records a second time, write to the campaign, or run the user's script to its
+    end.
+    """
+    if os.getpid() == process:
+        return
+    if isinstance(error, SystemExit):
+        code = error.code
+        os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
+    os._exit(0 if error is None else 1)
+
+
+def is_of_the_machine(error: BaseException) -> bool:
+    """Say whether an error, or one that led to it, is the machine's and not the simulator's: no memory, no space.
+
+    What failed for such a reason is run again, with the same random numbers; a failure of the simulator is kept.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if isinstance(current, MemoryError) or (isinstance(current, OSError) and current.errno in _MACHINE_ERRORS):
+            return True
+        jax_error = type(current).__name__ in ("XlaRuntimeError", "JaxRuntimeError")
+        if jax_error and "RESOURCE_EXHAUSTED" in text_of(current):  # no memory on the device
+            return True
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return False
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error's own words, also where it cannot tell them."""
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001  the user's own classes may do anything
+        return f"(its text cannot be shown: {type(second).__name__})"
 
 
 def _where(error: BaseException) -> str:
@@ -104,7 +160,8 @@ def outcome_of(value: Any, who: str) -> Outcome:
     try:
         array = np.asarray(value)
     except Exception as error:  # noqa: BLE001  arrays of other libraries raise what they like
-        return failure(BAD_OUTPUT, f"{who} must return an array of real numbers: {error}")
+        status = LOST if is_of_the_machine(error) else BAD_OUTPUT
+        return failure(status, f"{who} must return an array of real numbers: {text_of(error)}")
     if array.size == 0 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.iscomplexobj(array):
         return failure(
             BAD_OUTPUT,
