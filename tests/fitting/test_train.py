@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tests.folders import arrays_of
 
 import fisherscore as fs
 from fisherscore.fitting.train import Monitor, Review, Task, Training, latent_score_loss, train, train_together
@@ -240,7 +241,7 @@ def test_resume_refuses_another_fit(tmp_path):
             key=jax.random.key(5),
             monitor=Monitor(checkpoint=tmp_path / "check"),
         )
-    (tmp_path / "check" / "state.safetensors").write_bytes(b"short")
+    arrays_of(tmp_path / "check").write_bytes(b"short")
     with pytest.raises(fs.ModelFolderError, match="not a safetensors file"):
         train(network(), Task(loss, rows()), settings, key=KEY, monitor=Monitor(checkpoint=tmp_path / "check"))
 

@@ -1,6 +1,5 @@
 """Forecasts against exact Fisher matrices, with scores broken on purpose as controls."""
 
-import json
 import os
 import shutil
 import warnings
@@ -8,6 +7,7 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.folders import arrays_of, rewrite
 
 import fisherscore as fs
 
@@ -142,11 +142,6 @@ def test_a_saved_forecast_comes_back_equal(tmp_path):
     assert str(again) == str(forecast)
 
 
-def edit(folder, **changes):
-    document = json.loads((folder / "forecast.json").read_text())
-    (folder / "forecast.json").write_text(json.dumps(document | changes))
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forecast") / "f"
@@ -186,30 +181,33 @@ def test_places_that_cannot_be_written_are_left_as_they_are(saved, tmp_path, mon
 
 def test_a_folder_that_cannot_be_replaced_is_put_back(saved, tmp_path, monkeypatch):
     shutil.copytree(saved, tmp_path / "f")
-    forecast, replace = fs.Forecast.load(saved), os.replace
+    forecast, replace = fs.Forecast.load(saved).times(2.0), os.replace
+    before = sorted(path.name for path in saved.iterdir())
 
     def fails_to_put_a_new_one(source, target):
-        if target == tmp_path / "f" and source.name != "was":
+        if target == tmp_path / "f" / "forecast.json":
             raise OSError(28, "No space left on device")
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", fails_to_put_a_new_one)
     with pytest.raises(fs.ModelFolderError, match="cannot be replaced: No space left"):
         forecast.save(tmp_path / "f")
-    assert [p.name for p in tmp_path.iterdir()] == ["f"] and len(fs.Forecast.load(tmp_path / "f").names) == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+    assert sorted(path.name for path in (tmp_path / "f").iterdir()) == before
+    np.testing.assert_array_equal(fs.Forecast.load(tmp_path / "f").fisher, fs.Forecast.load(saved).fisher)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda f: (f / "forecast.json").unlink(), "expected the file forecast.json"),
-        (lambda f: (f / "matrices.safetensors").write_bytes(b"\xff" * 64), "not a safetensors file"),
-        (lambda f: edit(f, version=2), "format version 2"),
-        (lambda f: edit(f, names=["a"]), "do not fit together"),
-        (lambda f: edit(f, theta0=["x", 0.0]), "'theta0' is missing or damaged"),
-        (lambda f: edit(f, num_replicates=[200, 200]), "do not fit together"),
-        (lambda f: edit(f, num_replicates=[100, 200, 200]), "has shape"),
-        (lambda f: edit(f, num_replicates=[None, 200, 200]), "arrays, not the"),
+        (lambda f: arrays_of(f).write_bytes(b"\xff" * 64), "not a safetensors file"),
+        (lambda f: rewrite(f, version=1), "format version 1"),
+        (lambda f: rewrite(f, names=["a"]), "do not fit together"),
+        (lambda f: rewrite(f, theta0=["x", 0.0]), "'theta0' is missing or damaged"),
+        (lambda f: rewrite(f, num_replicates=[200, 200]), "do not fit together"),
+        (lambda f: rewrite(f, num_replicates=[100, 200, 200]), "call for"),
+        (lambda f: rewrite(f, num_replicates=[None, 200, 200]), "call for"),
     ],
 )
 def test_damaged_folders_are_refused(saved, tmp_path, damage, message):

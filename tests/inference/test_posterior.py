@@ -1,12 +1,12 @@
 """Posteriors as results: log-density, quantiles, derived parameters, folders, exports; against closed forms."""
 
-import json
 import string
 
 import matplotlib.pyplot
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.folders import arrays_of, rewrite
 
 import fisherscore as fs
 
@@ -124,27 +124,22 @@ def test_the_wrong_call_is_told_what_the_folder_holds(tmp_path):
                     wrong(tmp_path / folder)
 
 
-def edit(folder, **changes):
-    document = json.loads((folder / "posterior.json").read_text())
-    (folder / "posterior.json").write_text(json.dumps(document | changes))
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda f: (f / "posterior.json").unlink(), "expected the file posterior.json"),
-        (lambda f: (f / "draws.safetensors").unlink(), "expected the file draws.safetensors"),
-        (lambda f: (f / "draws.safetensors").write_bytes(b"\xff" * 64), "not a safetensors file"),
+        (lambda f: arrays_of(f).unlink(), "expected the file draws-"),
+        (lambda f: arrays_of(f).write_bytes(b"\xff" * 64), "not a safetensors file"),
         (lambda f: (f / "posterior.json").write_text("{"), "not a JSON document"),
-        (lambda f: edit(f, schema="fisherscore-model"), "was not written by fisherscore as 'fisherscore-posterior'"),
-        (lambda f: edit(f, version=99), "format version 99"),
-        (lambda f: edit(f, names=["a"]), "do not fit together"),
-        (lambda f: edit(f, names=["a", "a"]), "'names' is missing or damaged"),
-        (lambda f: edit(f, units=None), "'units' is missing or damaged"),
-        (lambda f: edit(f, shape=[4, 25, 2.0]), "'shape' is missing or damaged"),
-        (lambda f: edit(f, shape=[4, 24, 2]), "has shape"),
-        (lambda f: edit(f, seconds={"sample": "long"}), "'seconds' is missing or damaged"),
-        (lambda f: edit(f, support=[[0.0], [0.0, 1.0]]), "do not fit together"),
+        (lambda f: rewrite(f, schema="fisherscore-model"), "was not written by fisherscore as 'fisherscore-posterior'"),
+        (lambda f: rewrite(f, version=99), "format version 99"),
+        (lambda f: rewrite(f, names=["a"]), "do not fit together"),
+        (lambda f: rewrite(f, names=["a", "a"]), "'names' is missing or damaged"),
+        (lambda f: rewrite(f, units=None), "'units' is missing or damaged"),
+        (lambda f: rewrite(f, shape=[4, 25, 2.0]), "'shape' is missing or damaged"),
+        (lambda f: rewrite(f, shape=[4, 24, 2]), "call for"),
+        (lambda f: rewrite(f, seconds={"sample": "long"}), "'seconds' is missing or damaged"),
+        (lambda f: rewrite(f, support=[[0.0], [0.0, 1.0]]), "do not fit together"),
     ],
 )
 def test_damaged_folders_are_refused(tmp_path, damage, message):

@@ -1,11 +1,11 @@
 """Saving and loading: the same bits back, and typed errors for everything else."""
 
-import json
 import pickle
 import shutil
 
 import numpy as np
 import pytest
+from tests.folders import arrays_of, rewrite, rewrite_arrays
 
 import fisherscore as fs
 
@@ -59,14 +59,9 @@ def test_nothing_in_the_folder_is_a_pickle(folder):
             pickle.loads(path.read_bytes())  # noqa: S301
 
 
-def edit(folder, **changes):
-    document = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps(document | changes))
-
-
-def truncate(folder, name, keep=0.5):
-    data = (folder / name).read_bytes()
-    (folder / name).write_bytes(data[: int(len(data) * keep)])
+def truncate(path, keep=0.5):
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * keep)])
 
 
 def evil_pickle(folder):
@@ -74,7 +69,7 @@ def evil_pickle(folder):
         def __reduce__(self):
             return (open, (str(folder / "owned"), "w"))
 
-    (folder / "weights.safetensors").write_bytes(pickle.dumps(Evil()))
+    arrays_of(folder).write_bytes(pickle.dumps(Evil()))
 
 
 def symlink(folder):
@@ -83,39 +78,51 @@ def symlink(folder):
 
 
 def poison(folder):
-    from safetensors.numpy import load_file, save_file
+    def change(arrays):
+        name = next(n for n in sorted(arrays) if n.startswith("network"))
+        return arrays | {name: np.full_like(arrays[name], np.nan)}
 
-    arrays = load_file(folder / "weights.safetensors")
-    name = next(n for n in sorted(arrays) if n.startswith("network"))
-    arrays[name] = np.full_like(arrays[name], np.nan)
-    save_file(arrays, folder / "weights.safetensors")
+    rewrite_arrays(folder, change)
+
+
+def replaced(name, value):
+    """Put another value everywhere into the array of a name."""
+    return lambda folder: rewrite_arrays(folder, lambda arrays: arrays | {name: np.full_like(arrays[name], value)})
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda f: (f / "model.json").unlink(), "expected the file model.json"),
-        (lambda f: (f / "weights.safetensors").unlink(), "expected the file weights.safetensors"),
-        (lambda f: (f / "provenance.json").unlink(), "expected the file provenance.json"),
-        (lambda f: truncate(f, "model.json"), "not a JSON document"),
-        (lambda f: truncate(f, "weights.safetensors"), "not a safetensors file"),
-        (lambda f: truncate(f, "weights.safetensors", 0), "not a safetensors file"),
-        (lambda f: (f / "weights.safetensors").write_bytes(b"\xff" * 64), "not a safetensors file"),
+        (lambda f: arrays_of(f).unlink(), "expected the file weights-"),
+        (lambda f: truncate(f / "model.json"), "not a JSON document"),
+        (lambda f: truncate(arrays_of(f)), "not a safetensors file"),
+        (lambda f: truncate(arrays_of(f), 0), "cannot be laid out|names, units or x_shape"),
+        (lambda f: arrays_of(f).write_bytes(b"\xff" * 64), "not a safetensors file|cannot be laid out"),
         (lambda f: (f / "model.json").write_text("[]"), "was not written by fisherscore"),
         (lambda f: (f / "model.json").write_text("[" * 100_000), "not a JSON document|not written"),
         (lambda f: (f / "model.json").write_text(" " * 17 * 2**20), "settings file of fisherscore is small"),
-        (lambda f: edit(f, version=99), "format version 99"),
-        (lambda f: edit(f, architecture="os.system"), "unknown architecture 'os.system'"),
-        (lambda f: edit(f, architecture=["vector_field"]), "unknown architecture"),
-        (lambda f: edit(f, settings={"hidden": [10**9]}), "settings are missing or damaged"),
-        (lambda f: edit(f, settings={"hidden": [999_999, 999_999], "num_features": 1}), "cannot be laid out|more than"),
-        (lambda f: edit(f, settings={"nonsense": 3}), "cannot be laid out"),
-        (lambda f: edit(f, settings={"hidden": [65, 64], "num_features": 16}), "cannot be laid out|expected|holds"),
-        (lambda f: edit(f, names=["a"]), "names, units or x_shape"),
-        (lambda f: edit(f, x_shape=[-1]), "names, units or x_shape"),
-        (lambda f: edit(f, x_shape=[3]), "has shape"),
+        (lambda f: rewrite(f, version=99), "format version 99"),
+        (lambda f: rewrite(f, architecture="os.system"), "unknown architecture 'os.system'"),
+        (lambda f: rewrite(f, architecture=["vector_field"]), "unknown architecture"),
+        (lambda f: rewrite(f, settings={"hidden": [10**9]}), "settings are missing or damaged|asks for"),
+        (lambda f: rewrite(f, settings={"hidden": [999_999, 999_999], "num_features": 1}), "asks for"),
+        (lambda f: rewrite(f, settings={"nonsense": 3}), "cannot be laid out"),
+        (
+            lambda f: rewrite(f, settings={"hidden": [65, 64], "num_features": 16}),
+            "cannot be laid out|expected|holds|call for",
+        ),
+        (lambda f: rewrite(f, names=["a"]), "names, units or x_shape"),
+        (lambda f: rewrite(f, x_shape=[-1]), "names, units or x_shape"),
+        (lambda f: rewrite(f, x_shape=[3]), "has shape|call for"),
+        (lambda f: rewrite(f, names=["a", "a"]), "names, units or x_shape"),
+        (lambda f: rewrite(f, provenance={"weights": 3}), "says of the fit is damaged"),
+        (lambda f: rewrite(f, version=1), "version 1, which it is not"),
+        (lambda f: rewrite(f, arrays_sha256="../../etc/passwd"), "'arrays_sha256' is missing or damaged"),
         (poison, "NaN or infinite"),
-        (evil_pickle, "not a safetensors file"),
+        (replaced("standardizer.x_scale", 0.0), "no fit can have given"),
+        (replaced("region.low", 1e9), "no fit can have given"),
+        (evil_pickle, "not a safetensors file|cannot be laid out"),
         (symlink, "expected the file model.json"),
     ],
 )

@@ -13,11 +13,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._support.folder import read_arrays, read_json, write_folder
+from .._support.fields import count
+from .._support.folder import FolderKind, write_folder
+from .._support.folder_reading import read_arrays, read_document, read_whole
 from ..errors import ModelFolderError
 
-_SCHEMA = "fisherscore-checkpoint"
-_VERSION = 2
+_KIND = FolderKind(schema="fisherscore-checkpoint", version=3, document="checkpoint.json", arrays="state")
 
 
 class State(eqx.Module):
@@ -65,7 +66,7 @@ class Checkpoint:
 
     def exists(self) -> bool:
         """Whether there is something to go on from."""
-        return (self.path / "checkpoint.json").exists()
+        return (self.path / _KIND.document).exists()
 
     def write_sometimes(self, state: State, losses: list[np.ndarray], every_seconds: float = 10.0) -> None:
         """Write unless that was done a moment ago."""
@@ -75,19 +76,16 @@ class Checkpoint:
     def write(self, state: State, losses: list[np.ndarray]) -> None:
         """Write the state and the losses of every chunk of epochs so far."""
         arrays = {f"{i:04d}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
-        document = {
-            "schema": _SCHEMA,
-            "version": _VERSION,
-            "identity": self.identity,
-            "num_epochs_done": sum(map(len, losses)),
-        }
-        history = {"losses": np.concatenate(losses)}
-        write_folder(self.path, {"checkpoint.json": document}, {"state.safetensors": arrays | history})
+        fields = {"identity": self.identity, "num_epochs_done": sum(map(len, losses))}
+        write_folder(self.path, _KIND, fields, arrays | {"losses": np.concatenate(losses)})
         self.last_write = time.perf_counter()
 
     def read(self, like: State) -> tuple[State, np.ndarray]:
         """Read a state of the same shapes, and the losses so far."""
-        document = read_json(self.path / "checkpoint.json", _SCHEMA, _VERSION)
+        return read_whole(self.path, _KIND, lambda: self._read(like))
+
+    def _read(self, like: State) -> tuple[State, np.ndarray]:
+        document = read_document(self.path, _KIND)
         stored = document.get("identity")
         if stored != self.identity:
             raise ModelFolderError(
@@ -96,9 +94,12 @@ class Checkpoint:
             )
         leaves, structure = jax.tree.flatten(like)
         expected: dict[str, Any] = {f"{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
-        expected["losses"] = ((int(document["num_epochs_done"]), 2), np.float64)
+        try:
+            expected["losses"] = ((count(document.get("num_epochs_done")), 2), np.float64)
+        except TypeError:
+            raise ModelFolderError(f"{self.path}: 'num_epochs_done' is missing or damaged.") from None
         # Losses that were never measured are stored as NaN, and a best loss before the first epoch as infinity.
-        arrays = read_arrays(self.path / "state.safetensors", expected, finite=False)
+        arrays = read_arrays(self.path, _KIND, document, expected, finite=False)
         history = arrays.pop("losses")
         return jax.tree.unflatten(structure, [arrays[k] for k in sorted(arrays)]), history
 

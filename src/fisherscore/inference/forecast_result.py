@@ -1,19 +1,20 @@
 """What a forecast returns: three estimates of the Fisher matrix at one θ, and all that follows from them.
 
-Saved, a forecast is a folder: ``forecast.json`` holds names and θ, ``matrices.safetensors`` the three estimates and
-their bootstrap replicates.
+Saved, a forecast is a folder: ``forecast.json`` holds names and θ, ``matrices-<hash>.safetensors`` the three estimates
+and their bootstrap replicates.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import plot
 from .._support import fields as read
-from .._support.result_folder import ResultFolder
+from .._support.folder import FolderKind
+from .._support.result_folder import ArrayReader, ResultFolder
 from .._support.text import columns, html_table, with_errors
 from ..errors import ArgumentError
 from .fisher_matrix import FisherMatrix
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
 
 _ESTIMATES = ("plug_in", "slope", "bound")
 _FOLDER = ResultFolder(
-    schema="fisherscore-forecast",
-    version=1,
-    document="forecast.json",
-    arrays="matrices.safetensors",
+    FolderKind(schema="fisherscore-forecast", version=2, document="forecast.json", arrays="matrices"),
     readers={
         "names": read.names,
         "theta0": read.tuple_of(read.optional(read.number)),
@@ -242,21 +240,24 @@ class Forecast:
         Returns:
             The forecast, equal to the last bit.
         """
-        fields = _FOLDER.read_fields(path)
-        names, counts = fields["names"], fields["num_replicates"]
-        p = len(names)
-        if len(fields["theta0"]) != p or len(counts) != len(_ESTIMATES):
-            raise _FOLDER.damaged(path, "names, theta0 and num_replicates do not fit together")
-        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_ESTIMATES, (p, p))
-        replicates = zip(_ESTIMATES, counts, strict=True)
-        shapes |= {f"{name}.draws": (count, p, p) for name, count in replicates if count is not None}
-        arrays = _FOLDER.read_arrays(path, shapes)
-        try:
-            estimates = {n: FisherMatrix(names, arrays[n], arrays.get(f"{n}.draws")) for n in _ESTIMATES}
-        except ArgumentError as error:
-            raise _FOLDER.damaged(path, str(error)) from None
-        theta0 = np.array([np.nan if value is None else value for value in fields["theta0"]])
-        return cls(theta0, **estimates, num_simulations=fields["num_simulations"])
+
+        def build(fields: dict[str, Any], arrays: ArrayReader) -> "Forecast":
+            names, counts = fields["names"], fields["num_replicates"]
+            p = len(names)
+            if len(fields["theta0"]) != p or len(counts) != len(_ESTIMATES):
+                raise _FOLDER.damaged(path, "names, theta0 and num_replicates do not fit together")
+            shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_ESTIMATES, (p, p))
+            replicates = zip(_ESTIMATES, counts, strict=True)
+            shapes |= {f"{name}.draws": (count, p, p) for name, count in replicates if count is not None}
+            kept = arrays(shapes)
+            try:
+                estimates = {n: FisherMatrix(names, kept[n], kept.get(f"{n}.draws")) for n in _ESTIMATES}
+            except ArgumentError as error:
+                raise _FOLDER.damaged(path, str(error)) from None
+            theta0 = np.array([np.nan if value is None else value for value in fields["theta0"]])
+            return cls(theta0, **estimates, num_simulations=fields["num_simulations"])
+
+        return _FOLDER.read(path, build)
 
     def __str__(self) -> str:
         head = f"Fisher forecast, {self.num_simulations:,} simulations"

@@ -1,7 +1,7 @@
 """What sampling returns: draws, how they were made, and whether to believe them.
 
-Saved, a posterior is a folder: ``posterior.json`` holds names, units and how it was made, ``draws.safetensors`` the
-draws and their log-density.
+Saved, a posterior is a folder: ``posterior.json`` holds names, units and how it was made, ``draws-<hash>.safetensors``
+the draws and their log-density.
 """
 
 import contextlib
@@ -18,7 +18,8 @@ from .. import plot
 from .._support import fields as read
 from .._support.arguments import as_finite, check_names, is_name
 from .._support.drawing import getdist_names, mathematics
-from .._support.result_folder import ResultFolder
+from .._support.folder import FolderKind
+from .._support.result_folder import ArrayReader, ResultFolder
 from .._support.text import columns, html_table
 from ..errors import ArgumentError, MissingExtraError
 from .convergence import convergence
@@ -31,10 +32,7 @@ LARGEST_DIVERGENT = 0.01
 SMALLEST_RARITY = 1e-3
 
 _FOLDER = ResultFolder(
-    schema="fisherscore-posterior",
-    version=1,
-    document="posterior.json",
-    arrays="draws.safetensors",
+    FolderKind(schema="fisherscore-posterior", version=2, document="posterior.json", arrays="draws"),
     readers={
         "names": read.names,
         "units": read.tuple_of(read.text),
@@ -228,14 +226,17 @@ class Posterior:
         Returns:
             The posterior, equal to the last bit.
         """
-        fields = _FOLDER.read_fields(path)
-        shape, support = fields.pop("shape"), fields["support"]
-        lengths = {len(fields["names"]), len(fields["units"]), len(support), *shape[2:]}
-        if len(shape) != 3 or not all(shape) or len(lengths) != 1 or any(len(ends) != 2 for ends in support):
-            raise _FOLDER.damaged(path, "names, units, support and shape do not fit together")
-        arrays: dict[str, Any] = {**_FOLDER.read_arrays(path, {"chains": shape, "log_density": shape[:2]})}
-        r_hat, effective_samples = convergence(arrays["chains"])
-        return cls(**fields, **arrays, r_hat=r_hat, effective_samples=effective_samples)
+
+        def build(fields: dict[str, Any], arrays: ArrayReader) -> "Posterior":
+            shape, support = fields.pop("shape"), fields["support"]
+            lengths = {len(fields["names"]), len(fields["units"]), len(support), *shape[2:]}
+            if len(shape) != 3 or not all(shape) or len(lengths) != 1 or any(len(ends) != 2 for ends in support):
+                raise _FOLDER.damaged(path, "names, units, support and shape do not fit together")
+            kept: dict[str, Any] = {**arrays({"chains": shape, "log_density": shape[:2]})}
+            r_hat, effective_samples = convergence(kept["chains"])
+            return cls(**fields, **kept, r_hat=r_hat, effective_samples=effective_samples)
+
+        return _FOLDER.read(path, build)
 
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ data set, their log-density as ``lp`` among the sample statistics."""

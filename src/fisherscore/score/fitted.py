@@ -1,8 +1,8 @@
 """A fitted score in the user's units, and how it is saved: JSON and safetensors, never unpickled.
 
-``model.json`` holds the architecture (a name from a closed list), sizes, parameter names and units;
-``weights.safetensors`` the weights, the standardisation and the training region; ``provenance.json`` versions, seeds,
-the hash of the data and the loss curve.
+``model.json`` holds the architecture (a name from a closed list), sizes, parameter names and units, and where the model
+comes from: versions, seeds, the hash of the data and the loss curve. ``weights-<hash>.safetensors`` holds the weights,
+the standardisation and the training region. Both are checked against checksums, but for models of version 0.1.0.
 """
 
 from pathlib import Path
@@ -14,21 +14,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._support.folder import as_folder, read_arrays, read_json, write_folder
+from .._support.folder import FolderKind, as_folder, write_folder
+from .._support.folder_reading import arrays_path, read_arrays, read_document, read_json, read_whole
 from .._support.text import html_table
 from ..errors import ModelFolderError
-from ..potentials.base import ARCHITECTURES, Potential, ScoreFunction, build, describe, likelihood
+from ..potentials.base import Potential, ScoreFunction, describe, likelihood
+from .layout import STANDARDIZER, SUMMARY, Description, check_values, read_provenance
 from .model import Provenance, ScoreModel
 from .standardize import Standardizer
 from .training_summary import TrainingSummary
 
-_SCHEMA = "fisherscore-model"
-_VERSION = 1
-# Bounds on what a folder may ask to be built, far above any real model.
-_MAX_WEIGHTS = 500_000_000
-_STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_scale")
-# In files the arrays of the training summary are called "reference.*", as in the first version.
-_SUMMARY = ("fisher_coefficients", "whitening", "distances")
+_KIND = FolderKind(
+    schema="fisherscore-model",
+    version=2,
+    document="model.json",
+    arrays="weights",
+    unchecked=1,
+    unchecked_marker="standardizer.theta_scale",
+    unchecked_others=(("provenance.json", "fisherscore-model-provenance"),),
+)
 
 
 class FittedScore(ScoreModel):
@@ -162,21 +166,19 @@ class FittedScore(ScoreModel):
 
 def _save(model: FittedScore, path: str | Path) -> None:
     """Write a fitted model to a folder."""
-    document = {
-        "schema": _SCHEMA,
-        "version": _VERSION,
+    fields = {
         **describe(model.function),
         "names": list(model.names),
         "units": list(model.units),
         "x_shape": list(model.x_shape),
         "full_whitening": model.training_summary.whitening.ndim == 2,
+        "provenance": _jsonable(model.provenance),
     }
-    provenance = {"schema": _SCHEMA + "-provenance", "version": _VERSION, **_jsonable(model.provenance)}
     arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.function))}
-    arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in _STANDARDIZER}
-    arrays |= {f"reference.{n}": np.asarray(getattr(model.training_summary, n)) for n in _SUMMARY}
+    arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in STANDARDIZER}
+    arrays |= {f"reference.{n}": np.asarray(getattr(model.training_summary, n)) for n in SUMMARY}
     arrays |= {"region.low": model.low, "region.high": model.high}
-    write_folder(path, {"model.json": document, "provenance.json": provenance}, {"weights.safetensors": arrays})
+    write_folder(path, _KIND, fields, arrays)
 
 
 def load(path: str | Path) -> FittedScore:
@@ -197,86 +199,43 @@ def load(path: str | Path) -> FittedScore:
     fisherscore.errors.ModelFolderError: path: expected a folder written by fisherscore, but no/where is no folder.
     """
     folder = as_folder(path)
-    document = read_json(folder / "model.json", _SCHEMA, _VERSION)
-    names, units, x_shape = _description(document, folder)
-    skeleton = _skeleton(document, len(names), x_shape, folder)
-    leaves, structure = jax.tree.flatten(skeleton)
+    return read_whole(folder, _KIND, lambda: _load(folder))
 
-    p = len(names)
-    shapes = dict(zip(_STANDARDIZER, ((p,), (p,), x_shape, x_shape, ()), strict=True))
-    expected: dict[str, Any] = {f"network.{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
-    expected |= {f"standardizer.{n}": (shape, np.float64) for n, shape in shapes.items()}
-    summary = TrainingSummary.shapes(p, int(np.prod(x_shape)), full=document.get("full_whitening") is True)
-    expected |= {f"reference.{n}": (shape, np.float64) for n, shape in summary.items()}
-    expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
-    arrays = read_arrays(folder / "weights.safetensors", expected)
-    provenance = read_json(folder / "provenance.json", _SCHEMA + "-provenance", _VERSION)
+
+def _load(folder: Path) -> FittedScore:
+    file = folder / _KIND.document
+    document = read_document(folder, _KIND)
+    num_bytes = arrays_path(folder, _KIND, document).stat().st_size
+    description = Description.of(document, file, num_bytes)
+    leaves, structure = jax.tree.flatten(description.skeleton(file))
+    arrays = read_arrays(folder, _KIND, document, description.shapes(leaves))
+    check_values(arrays, folder)
     function = jax.tree.unflatten(structure, [jax.device_put(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
     return FittedScore(
         function=function,
-        standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in _STANDARDIZER}),
-        training_summary=TrainingSummary(**{n: arrays[f"reference.{n}"] for n in _SUMMARY}),
+        standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in STANDARDIZER}),
+        training_summary=TrainingSummary(**{n: arrays[f"reference.{n}"] for n in SUMMARY}),
         low=arrays["region.low"],
         high=arrays["region.high"],
-        names=names,
-        units=units,
-        x_shape=x_shape,
-        provenance=Provenance({k: v for k, v in provenance.items() if k not in ("schema", "version")}),
+        names=description.names,
+        units=description.units,
+        x_shape=description.x_shape,
+        provenance=Provenance(_provenance(document, folder)),
     )
 
 
-def _description(document: dict[str, Any], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]:
-    names, units, x_shape = (document.get(k) or () for k in ("names", "units", "x_shape"))
-    texts = all(isinstance(v, list) and all(isinstance(t, str) for t in v) for v in (names, units))
-    sizes = isinstance(x_shape, list) and all(isinstance(n, int) and 0 < n <= _MAX_WEIGHTS for n in x_shape)
-    if not (texts and sizes and names and len(names) == len(set(names)) == len(units)):
-        raise ModelFolderError(f"{folder / 'model.json'}: names, units or x_shape are missing or damaged.")
-    return tuple(names), tuple(units), tuple(x_shape)
-
-
-def _skeleton(document: dict[str, Any], num_parameters: int, x_shape: tuple[int, ...], folder: Path) -> Any:
-    """Lay out the function's arrays without making them, so that absurd sizes cost nothing."""
-    architecture, settings = document.get("architecture"), document.get("settings")
-    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
-        raise ModelFolderError(
-            f"{folder / 'model.json'}: unknown architecture {architecture!r}. Known: {', '.join(ARCHITECTURES)}."
-        )
-    if not isinstance(settings, dict) or not _is_settings(settings):
-        raise ModelFolderError(f"{folder / 'model.json'}: the network's settings are missing or damaged.")
-    data_size = int(np.prod(x_shape))
+def _provenance(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what is known of the fit; version 1 had a document of its own for it."""
+    if document["version"] == _KIND.unchecked:
+        name, schema = _KIND.unchecked_others[0]
+        kept = read_json(folder / name, schema, (1,))
+        entries = {key: value for key, value in kept.items() if key not in ("schema", "version")}
+    else:
+        entries = document.get("provenance", {})
     try:
-        skeleton = eqx.filter_eval_shape(
-            lambda: build(architecture, num_parameters, data_size, settings, key=jax.random.key(0))
-        )
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ModelFolderError(f"{folder / 'model.json'}: the network cannot be laid out: {error}.") from None
-    if sum(leaf.size for leaf in jax.tree.leaves(skeleton)) > _MAX_WEIGHTS:
-        raise ModelFolderError(f"{folder / 'model.json'}: asks for more than {_MAX_WEIGHTS} weights.")
-    return skeleton
-
-
-def _is_settings(settings: Any, depth: int = 0) -> bool:
-    """Say whether settings are sizes, lists of sizes, or networks described by the same, not too deep."""
-    if not isinstance(settings, dict) or depth > 3:
-        return False
-    for value in settings.values():
-        inner = value if isinstance(value, list) else [value]
-        if inner and all(isinstance(v, dict) for v in inner):
-            if len(inner) > 64 or not all(_is_description(v, depth) for v in inner):
-                return False
-        elif not _is_size(value):
-            return False
-    return True
-
-
-def _is_description(value: dict[str, Any], depth: int) -> bool:
-    known = isinstance(value.get("architecture"), str) and value["architecture"] in ARCHITECTURES
-    return known and _is_settings(value.get("settings"), depth + 1)
-
-
-def _is_size(value: Any) -> bool:
-    sizes = value if isinstance(value, list) else [value]
-    return len(sizes) <= 64 and all(type(n) is int and 0 <= n <= 1_000_000 for n in sizes)
+        return read_provenance(entries)
+    except (TypeError, ValueError):
+        raise ModelFolderError(f"{folder}: what it says of the fit is damaged.") from None
 
 
 def _jsonable(value: Any) -> Any:
