@@ -12,9 +12,7 @@ A timeout, and the death of whoever waits for it, end the program with all its c
 """
 
 import contextlib
-import errno
 import json
-import math
 import os
 import resource
 import select
@@ -22,21 +20,29 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import SimulationError
-from .execution.run import BAD_OUTPUT, NONZERO_EXIT, SIGNAL, TIMEOUT, Outcome, failure, outcome_of, signal_name
+from .execution.run import (
+    BAD_OUTPUT,
+    NONZERO_EXIT,
+    SIGNAL,
+    TIMEOUT,
+    Outcome,
+    failure,
+    is_of_the_machine,
+    outcome_of,
+    signal_name,
+)
+from .execution.running_time import RunningTime
 
 PLACEHOLDERS = ("{input}", "{output}", "{seed}")
 # Of what a program prints, the end is kept for messages; the rest is thrown away as it comes.
 _MAX_KEPT_OUTPUT = 4_096
 _POLL_SECONDS = 0.05
-# Errors of this machine, not of the simulator: no memory, processes, files or disk space left.
-_MACHINE_ERRORS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -51,11 +57,21 @@ class Program:
 
     def __call__(self, theta: np.ndarray, sequence: np.random.SeedSequence) -> Outcome:
         """Run the program in a private folder and read what it wrote."""
-        private = Path(tempfile.mkdtemp(prefix="fisherscore-"))
+        private = None
         try:
+            private = Path(tempfile.mkdtemp(prefix="fisherscore-"))
             return self._run(private, theta, int(sequence.generate_state(1)[0]) & 0x7FFFFFFF)
+        except (OSError, MemoryError) as error:
+            if not is_of_the_machine(error):
+                raise
+            # Every other run would meet the same, so nothing is recorded and the campaign stops here.
+            raise SimulationError(
+                f"The program could not be run, which is no fault of its own: {type(error).__name__}: {error}. Make "
+                "room and run the same call again; what was recorded before is kept."
+            ) from error
         finally:
-            shutil.rmtree(private, ignore_errors=True)
+            if private is not None:
+                shutil.rmtree(private, ignore_errors=True)
 
     def _run(self, private: Path, theta: np.ndarray, seed: int) -> Outcome:
         input_file, output_file = private / f"input.{self.input_format}", private / "output.npy"
@@ -65,7 +81,7 @@ class Program:
         try:
             exit_code, printed = self._wait(arguments, private)
         except OSError as error:
-            if error.errno in _MACHINE_ERRORS:
+            if is_of_the_machine(error):
                 raise
             return failure(NONZERO_EXIT, f"could not be started: {error}")
         said = f"It said: {printed}" if printed else "It printed nothing."
@@ -104,17 +120,20 @@ class Program:
 
 
 def _read_until_end(process: subprocess.Popen, timeout: float | None) -> tuple[int | None, str]:
-    """Read what the program prints, keeping only its end, until it has ended or its time is over."""
+    """Read what the program prints, keeping only its end, until it has ended or its time is over.
+
+    Its time is what it has been running: not while it, or this process, was stopped, or while the machine slept.
+    """
     assert process.stdout is not None
-    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    clock = RunningTime(timeout)
     pipe, printed, is_open = process.stdout.fileno(), b"", True
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return None, _text(printed)
         # Polled before reading: a child left behind may hold the pipe open, and print, for ever.
         ended = process.poll() is not None
-        if is_open and select.select([pipe], [], [], 0 if ended else min(left, _POLL_SECONDS))[0]:
+        clock.look(process.pid)
+        if not ended and clock.is_over:
+            return None, _text(printed)
+        if is_open and select.select([pipe], [], [], 0 if ended else _POLL_SECONDS)[0]:
             part = os.read(pipe, 1 << 16)
             is_open = bool(part)
             printed = (printed + part)[-_MAX_KEPT_OUTPUT:]
@@ -122,7 +141,7 @@ def _read_until_end(process: subprocess.Popen, timeout: float | None) -> tuple[i
             return process.returncode, _text(printed)
         if not is_open:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(min(left, 3600.0))
+                process.wait(_POLL_SECONDS if timeout is None else clock.tick)
 
 
 def _text(printed: bytes) -> str:
@@ -134,7 +153,8 @@ def _read_output(path: Path, said: str) -> Outcome:
     if path.is_symlink() or not path.is_file():
         return failure(BAD_OUTPUT, f"ended well but wrote no file at {{output}}. {said}")
     try:
-        value = np.load(path, allow_pickle=False)
+        # Mapped, so that a file which claims to be larger than it is costs nothing.
+        value = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # noqa: BLE001  a file from elsewhere can be wrong in any way
         return failure(BAD_OUTPUT, f"wrote a file that is no .npy array of numbers ({error}). {said}")
     if not isinstance(value, np.ndarray):

@@ -1,13 +1,17 @@
 """Ends workers whose coordinator is gone. Run as a script: reads session numbers until its input is closed.
 
 It imports nothing but the standard library, so that it starts in a few milliseconds, and outlives a kill of the
-coordinator, whose death closes its input.
+coordinator, whose death closes its input. Where a copy of the coordinator holds that input open (a daemon, forked from
+it), the number of its own parent says that the coordinator is gone.
 """
 
 import os
+import select
 import signal
 import sys
 from contextlib import suppress
+
+_SECONDS_A_LOOK = 1.0
 
 
 def kill_sessions(leaders: set[int]) -> None:
@@ -33,9 +37,24 @@ def _members(leaders: set[int]) -> list[int]:
     return members
 
 
+def guard(coordinator: int) -> None:
+    """Read +number (watch a session) and -number (it is gone, its number may serve another); kill in the end."""
+    watched: set[int] = set()
+    arrived = b""
+    while True:
+        if not select.select([0], [], [], _SECONDS_A_LOOK)[0]:
+            if os.getppid() == coordinator:
+                continue
+            break
+        part = os.read(0, 1 << 12)
+        if not part:
+            break
+        *lines, arrived = (arrived + part).split(b"\n")
+        for line in lines:
+            (watched.add if line[:1] == b"+" else watched.discard)(int(line[1:]))
+    kill_sessions(watched)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    watched: set[int] = set()
-    for line in sys.stdin:  # +number: watch a session, -number: it is gone, and its number may serve another
-        (watched.add if line[0] == "+" else watched.discard)(int(line[1:]))
-    kill_sessions(watched)
+    guard(int(sys.argv[1]))

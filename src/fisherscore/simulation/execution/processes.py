@@ -5,36 +5,29 @@ question:
 
 * ended by a fault of its own (a segmentation fault, an abort, an exit), the record has failed, and that is kept;
 * killed from outside, the record is run again with the same random numbers, and given up after three such deaths;
-* over its time, it is killed with everything it started.
+* over its time (time during which it was stopped does not count), it is killed with everything it started;
+* where its pipe brings what is no answer to what was asked, it is killed, and the record run again, at most twice.
 
 A guardian, a process of a few lines that waits for the coordinator's death, ends the workers when nobody else can.
 """
 
-import contextlib
-import json
-import os
-import pickle
-import select
+import itertools
 import selectors
 import signal
-import subprocess
-import sys
-import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 
-from ..._support.compilation_cache import folder_in_use
 from ...errors import SimulationError
 from ..simulator import OneByOneSimulator
 from .engine import Job, Result, pickled
-from .guardian import kill_sessions
-from .run import LOST, NONZERO_EXIT, SIGNAL, TIMEOUT, Outcome, failure, signal_name
-from .worker import receive, send, send_bytes
+from .run import BAD_OUTPUT, LOST, NONZERO_EXIT, SIGNAL, TIMEOUT, Outcome, failure, signal_name
+from .running_time import RunningTime
+from .worker import PIPES_LOST, packed, unpacked
+from .worker_process import Guardian, Task, WorkerProcess
 
 # Signals with which a program ends itself; all others come from outside.
 _FAULTS = {s for n in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS") if (s := getattr(signal, n, None))}
@@ -47,13 +40,6 @@ _SECONDS_AHEAD = 0.05
 _MAX_RECORDS_AHEAD = 64
 # Unread tasks must fit a pipe, or sending them could wait for a worker that waits for us.
 _MAX_BYTES_AHEAD = 16_384
-_POLL_SECONDS = 0.5
-
-# Told where to find modules by its arguments: an environment variable would reach the simulator's own programs.
-_WORKER_PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from fisherscore.simulation.execution.worker import main; main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])"
-)
 
 
 @dataclass(frozen=True)
@@ -74,76 +60,8 @@ class Workers:
             yield from pool.outcomes()
 
 
-class _Guardian:
-    """The process that ends all workers once its own input is closed: by us, or by our death."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-I", "-S", str(Path(__file__).with_name("guardian.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def watch(self, session: int) -> None:
-        """Let it end a session."""
-        self._write(f"+{session}")
-
-    def forget(self, session: int) -> None:
-        """Tell it that a session is gone, since its number may serve another."""
-        self._write(f"-{session}")
-
-    def _write(self, line: str) -> None:
-        assert self.process.stdin is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.write(f"{line}\n".encode())
-            self.process.stdin.flush()
-
-    def close(self) -> None:
-        """End it when there is nothing left to watch."""
-        self.process.kill()
-        assert self.process.stdin is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        self.process.wait()
-
-
-@dataclass
-class _Worker:
-    """One process, its pipes, and the records sent to it that have no outcome yet, in the order they are run."""
-
-    process: subprocess.Popen
-    tasks: Any
-    results: Any
-    waiting: deque[int] = field(default_factory=deque)
-    started: float = 0.0  # when the record it is running was begun
-    ready: bool = False
-
-    @classmethod
-    def start(cls) -> "_Worker":
-        """Start a process with a pipe in each direction."""
-        task_read, task_write = os.pipe()
-        result_read, result_write = os.pipe()
-        arguments = (json.dumps(sys.path), str(task_read), str(result_write), str(folder_in_use() or ""))
-        process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", _WORKER_PROGRAM, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(task_read, result_write),
-            start_new_session=True,
-        )
-        os.close(task_read)
-        os.close(result_write)
-        return cls(process, os.fdopen(task_write, "wb"), os.fdopen(result_read, "rb", buffering=0))
-
-    def close(self) -> None:
-        """End the process and all that it started."""
-        kill_sessions({self.process.pid})
-        self.process.wait()
-        for pipe in (self.tasks, self.results):
-            with contextlib.suppress(OSError):
-                pipe.close()
+class _BrokenPipeError(Exception):
+    """What a worker sent is not what was asked for."""
 
 
 class _WorkerPool:
@@ -151,18 +69,20 @@ class _WorkerPool:
 
     def __init__(self, simulator: OneByOneSimulator, num_workers: int, job: Job):
         self.simulator, self.job = simulator, job
-        self.payload = pickle.dumps(pickled(simulator))
+        self.payload = pickled(simulator)
         self.num_workers = min(num_workers, len(job.indices))
         self.unsent = deque(range(len(job.indices)))  # positions in the job
         self.position = {int(index): position for position, index in enumerate(job.indices)}
+        self.task_numbers = itertools.count()
         self.num_losses: dict[int, int] = {}
         self.num_failed_starts = 0
         self.seconds_a_record = 0.0  # a running mean
+        self.tick = RunningTime(simulator.timeout).tick
         self.selector = selectors.DefaultSelector()
-        self.workers: list[_Worker] = []
+        self.workers: list[WorkerProcess] = []
 
     def __enter__(self) -> "_WorkerPool":
-        self.guardian = _Guardian()
+        self.guardian = Guardian()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -178,49 +98,75 @@ class _WorkerPool:
             self._start_worker()
         while num_left:
             results: list[Result] = []
-            for key, _ in self.selector.select(_POLL_SECONDS):
-                results += self._receive(key.data)
+            for key, events in self.selector.select(self.tick):
+                if key.data not in self.workers:  # removed a moment ago
+                    continue
+                if events & selectors.EVENT_WRITE:
+                    self._write(key.data)
+                else:
+                    results += self._receive(key.data)
             results += self._remove_dead() + self._remove_overdue()
             num_left -= len(results)
             yield results  # also when empty: whoever keeps the outcomes may want to write them down
 
     def _start_worker(self) -> None:
         """Start a worker and send it the simulator."""
-        worker = _Worker.start()
+        worker = WorkerProcess.start(self.simulator.timeout)
         self.workers.append(worker)
-        self.selector.register(worker.results, selectors.EVENT_READ, worker)
+        self.selector.register(worker.inbox.pipe, selectors.EVENT_READ, worker)
         self.guardian.watch(worker.process.pid)
-        with contextlib.suppress(OSError):  # should it have died, the end of its pipe will say so
-            send_bytes(worker.tasks, self.payload)
+        self._write(worker, self.payload)
 
-    def _receive(self, worker: _Worker) -> list[Result]:
-        """Read one message of a worker: that it is ready, an outcome, or the end of its pipe."""
+    def _write(self, worker: WorkerProcess, message: bytes | None = None) -> None:
+        """Write to a worker what its pipe takes; the rest when there is room again."""
+        if message is None:
+            worker.outbox.flush()
+        else:
+            worker.outbox.write(message)
+        is_watched = worker.outbox.pipe in self.selector.get_map()
+        if worker.outbox and not is_watched:
+            self.selector.register(worker.outbox.pipe, selectors.EVENT_WRITE, worker)
+        elif is_watched and not worker.outbox:
+            self.selector.unregister(worker.outbox.pipe)
+
+    def _receive(self, worker: WorkerProcess) -> list[Result]:
+        """Read what a worker has sent: that it is ready, outcomes, or the end of its pipe."""
+        results: list[Result] = []
         try:
-            message = receive(worker.results)
-        except EOFError:
-            return self._remove(worker)
+            for message in worker.inbox.read():
+                results += self._take(worker, unpacked(message))
+        except _BrokenPipeError:
+            worker.inbox.broken = True
+        if worker.inbox.broken or worker.inbox.ended:
+            results += self._remove(worker)
+        elif worker.ready:
+            self._feed(worker)
+        return results
+
+    def _take(self, worker: WorkerProcess, message: Any) -> list[Result]:
+        """Judge one message."""
         if not worker.ready:
             if message is not None:
                 raise SimulationError(
                     f"A worker process could not read the simulator {self.simulator.name!r}:\n{message}"
                 )
             worker.ready, self.num_failed_starts = True, 0
-            self._feed(worker)
             return []
-        index, outcome = message
+        number, index, outcome = message
         if index is None:
             raise SimulationError(
                 f"A worker could not run the simulator {self.simulator.name!r}; nothing was recorded for it:\n{outcome}"
             )
+        if not worker.waiting or worker.waiting[0] != Task(number, index):
+            raise _BrokenPipeError  # nobody asked for this, or it comes twice
         worker.waiting.popleft()
-        now = time.monotonic()
-        seconds, worker.started = now - worker.started, now
+        seconds = worker.time.look()
+        worker.time.restart()
         mean = self.seconds_a_record
         self.seconds_a_record = 0.9 * mean + 0.1 * seconds if mean else seconds
-        self._feed(worker)
         return [(index, outcome)]
 
-    def _feed(self, worker: _Worker) -> None:
+    def _feed(self, worker: WorkerProcess) -> None:
         """Send more records before the worker runs out of them."""
         affordable = _MAX_BYTES_AHEAD // (self.job.parameters[0].nbytes + 256)
         if not self.unsent or (worker.waiting and not affordable):
@@ -230,75 +176,95 @@ class _WorkerPool:
         if len(worker.waiting) > ahead:
             return
         if not worker.waiting:
-            worker.started = time.monotonic()
+            worker.time.restart()
         positions = [self.unsent.popleft() for _ in range(min(ahead, len(self.unsent)))]
-        tasks = [(int(self.job.indices[p]), self.job.parameters[p], self.job.stream) for p in positions]
-        worker.waiting.extend(index for index, *_ in tasks)
-        with contextlib.suppress(OSError):
-            send(worker.tasks, tasks)
+        tasks = [Task(next(self.task_numbers), int(self.job.indices[p])) for p in positions]
+        worker.waiting.extend(tasks)
+        rows = [(*astuple(t), self.job.parameters[p], self.job.stream) for t, p in zip(tasks, positions, strict=True)]
+        self._write(worker, packed(rows))
 
     def _remove_dead(self) -> list[Result]:
         """Remove workers that died while a child of theirs holds their pipe open, so that its end is not seen."""
         results: list[Result] = []
         for worker in [w for w in self.workers if w.process.poll() is not None]:
-            if not select.select([worker.results], [], [], 0)[0]:
+            results += self._receive(worker)
+            if worker in self.workers:
                 results += self._remove(worker)
         return results
 
     def _remove_overdue(self) -> list[Result]:
         """End workers whose record takes too long."""
-        limit, now = self.simulator.timeout, time.monotonic()
         results: list[Result] = []
-        if limit is not None:
-            for worker in [w for w in self.workers if w.waiting and now - w.started > limit]:
-                results += self._remove(worker, failure(TIMEOUT, f"took more than {limit:g} s and was killed."))
+        for worker in list(self.workers):
+            worker.look()
+            if worker.waiting and worker.time.is_over:
+                results += self._receive(worker)  # it may have ended while nobody was looking
+            if worker in self.workers and worker.waiting and worker.time.is_over:
+                outcome = failure(TIMEOUT, f"took more than {self.simulator.timeout:g} s and was killed.")
+                results += self._remove(worker, outcome)
         return results
 
-    def _remove(self, worker: _Worker, outcome: Outcome | None = None) -> list[Result]:
+    def _remove(self, worker: WorkerProcess, outcome: Outcome | None = None) -> list[Result]:
         """Remove a worker: say what became of the record it was running, and give the others to a new one."""
-        self.selector.unregister(worker.results)
+        for pipe in (worker.inbox.pipe, worker.outbox.pipe):
+            if pipe in self.selector.get_map():
+                self.selector.unregister(pipe)
         self.workers.remove(worker)
         exit_code = None
-        if outcome is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                exit_code = worker.process.wait(2.0)
+        if outcome is None and not worker.inbox.broken:
+            exit_code = worker.wait_for_end()
+            # It has closed its pipes itself, knowingly or not, and goes on: what it computes can reach nobody.
+            worker.inbox.broken = exit_code in (None, PIPES_LOST)
         worker.close()
         self.guardian.forget(worker.process.pid)
         self._check_start(worker, exit_code)
         results: list[Result] = []
         if worker.waiting:
-            index = worker.waiting.popleft()
-            outcome = outcome or self._outcome_of_death(index, exit_code)
+            index = worker.waiting.popleft().index
+            outcome = outcome or self._outcome_of_death(index, exit_code, broken=worker.inbox.broken)
             if outcome is None:
                 self.unsent.appendleft(self.position[index])
             else:
                 results.append((index, outcome))
-        self.unsent.extendleft(self.position[index] for index in reversed(worker.waiting))
+        self.unsent.extendleft(self.position[task.index] for task in reversed(worker.waiting))
         if self.unsent:
             self._start_worker()
         return results
 
-    def _check_start(self, worker: _Worker, exit_code: int | None) -> None:
+    def _check_start(self, worker: WorkerProcess, exit_code: int | None) -> None:
         """Stop where workers cannot be started: one that ends by itself, or too many in a row that are killed."""
         self.num_failed_starts += not worker.ready
         ended_by_itself = not worker.ready and (exit_code or 0) >= 0
         if ended_by_itself or self.num_failed_starts >= _MAX_FAILED_STARTS:
+            ending = "its pipes were closed or written to" if worker.inbox.broken else _ending(exit_code)
             raise SimulationError(
-                f"A worker process ended ({_ending(exit_code)}) before it could run the simulator "
-                f"{self.simulator.name!r}. Can a new Python process import fisherscore, and is there memory for it?"
+                f"A worker process ended ({ending}) before it could run the simulator {self.simulator.name!r}. Can a "
+                "new Python process import fisherscore, and is there memory for it?"
             )
 
-    def _outcome_of_death(self, index: int, exit_code: int | None) -> Outcome | None:
+    def _outcome_of_death(self, index: int, exit_code: int | None, *, broken: bool) -> Outcome | None:
         """Judge a record by how its worker ended; None if it is to be run again."""
-        if exit_code is not None and exit_code >= 0:
+        if not broken and exit_code is not None and exit_code >= 0:
             return failure(NONZERO_EXIT, f"ended its process with exit status {exit_code}")
-        if exit_code is not None and -exit_code in _FAULTS:
+        if not broken and exit_code is not None and -exit_code in _FAULTS:
             return failure(SIGNAL, f"ended its process by {signal_name(-exit_code)}")
+        # Also where pipes are broken: what an earlier record has left running in the same process may have done it.
         self.num_losses[index] = self.num_losses.get(index, 0) + 1
         if self.num_losses[index] < _MAX_LOSSES:
             return None
-        ending = _ending(exit_code)
-        return failure(LOST, f"its worker was killed {_MAX_LOSSES} times ({ending}); is there enough memory?")
+        if broken:
+            return failure(BAD_OUTPUT, _BROKEN)
+        return failure(LOST, f"its worker was killed {_MAX_LOSSES} times ({_ending(exit_code)}){_advice(exit_code)}")
+
+
+_BROKEN = (
+    "closed, or wrote to, file descriptors of its process that are not its own, so that its data could not be sent "
+    "back. Use only those that you have opened"
+)
+
+
+def _advice(exit_code: int | None) -> str:
+    return "; is there enough memory?" if exit_code == -signal.SIGKILL else "; who sends it that signal?"
 
 
 def _ending(exit_code: int | None) -> str:

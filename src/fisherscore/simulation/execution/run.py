@@ -121,6 +121,11 @@ def _end_copy(process: int, error: BaseException | None = None) -> None:
     os._exit(0 if error is None else 1)
 
 
+def interrupted(error: KeyboardInterrupt) -> Outcome:
+    """Make the outcome of a run that raised an interrupt which nobody had sent."""
+    return failure(RAISED, f"KeyboardInterrupt: raised by the simulator itself, nobody interrupted it{_where(error)}")
+
+
 def is_of_the_machine(error: BaseException) -> bool:
     """Say whether an error, or one that led to it, is the machine's and not the simulator's: no memory, no space.
 
