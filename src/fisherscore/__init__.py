@@ -53,7 +53,6 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .score.fitted import load as load
     from .score.model import FunctionScore as FunctionScore
     from .score.model import ScoreModel as ScoreModel
-    from .simulation.campaign import merge_campaigns as merge_campaigns
     from .simulation.campaign import open_campaign as open_campaign
     from .simulation.campaign import simulate as simulate
     from .simulation.files import export_simulations as export_simulations
@@ -62,6 +61,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .simulation.latent import CustomLatent as CustomLatent
     from .simulation.latent import GaussianLatent as GaussianLatent
     from .simulation.latent import Latent as Latent
+    from .simulation.merging import merge_campaigns as merge_campaigns
     from .simulation.preflight import SimulatorCheck as SimulatorCheck
     from .simulation.preflight import check_simulator as check_simulator
     from .simulation.proposal import Proposal as Proposal
@@ -78,7 +78,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .simulation.status import campaign_status as campaign_status
 
 _HOMES = {
-    "simulation.campaign": ("merge_campaigns", "open_campaign", "simulate"),
+    "simulation.campaign": ("open_campaign", "simulate"),
+    "simulation.merging": ("merge_campaigns",),
     "score.combined": ("CombinedScore", "combine"),
     "inference.compression": ("Summary", "compress"),
     "inference.calibration": ("check_calibration",),

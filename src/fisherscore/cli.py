@@ -241,7 +241,7 @@ def merge(
 ) -> None:
     """Join the shards of a campaign, simulated as a job array, into one folder."""
     with _errors():
-        from .simulation.campaign import merge_campaigns
+        from .simulation.merging import merge_campaigns
 
         typer.echo(f"{out}: {len(merge_campaigns(out, parts)):,} simulations")
 

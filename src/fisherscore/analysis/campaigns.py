@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ..errors import CampaignError, SimulationError
 from ..fitting.checks import MAX_FAILURE_RATE
-from ..simulation.campaign import merge_campaigns, open_campaign, simulate
+from ..simulation.campaign import open_campaign, simulate
 from ..simulation.execution.ledger import FILE as LEDGER
 from ..simulation.execution.ledger import Ledger
 from ..simulation.execution.run import OK
+from ..simulation.merging import merge_campaigns
 from ..simulation.preflight import check_simulator
 from ..simulation.simulations import Simulations
 from ..simulation.status import campaign_status

@@ -7,6 +7,7 @@ is a function of (configuration, i): the data depend neither on the engine that 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,16 @@ import numpy as np
 
 from .._support.arguments import as_count, as_seed
 from ..errors import ArgumentError, CampaignError
+from .continuing import NUM_CHECKED, first_record, go_on
 from .descriptions import stored_proposal
 from .execution.dispatch import engine_for
+from .execution.engine import Engine
 from .execution.ledger import Ledger
-from .execution.recording import RECORDS_A_BATCH, MemoryKeeper, run_plan
-from .execution.run import OK
+from .execution.recording import MemoryKeeper, run_plan
+from .execution.run import OK, STATUSES
 from .latent import Latent
-from .plan import Plan, plan_differences, refuse_other_plan, stored_latent
+from .plan import Plan, stored_latent
 from .proposal import Proposal
-from .records import Record, Records
 from .simulations import Origin, Simulations
 from .simulator import Simulator
 from .stores import CampaignStore, MemoryStore
@@ -39,6 +41,8 @@ def simulate(
     workers: int | None = None,
     dask: Any = None,
     shard: str | None = None,
+    retry: str | Sequence[str] = (),
+    num_checked: int = NUM_CHECKED,
     progress: bool | None = None,
 ) -> Simulations:
     """Draw parameters from a proposal and run a simulator at each: the training data of a fit.
@@ -59,6 +63,10 @@ def simulate(
             device.
         dask: A Dask client or address to run them on instead.
         shard: "2/5" runs the second fifth of the records, for job arrays; :func:`merge_campaigns` joins the folders.
+        retry: Kinds of failures in ``out``, such as "timeout", or "all": records of these are run again, at the same
+            parameters and with the same seed. It stays known that they were.
+        num_checked: Stored records that are run again before a folder is gone on with; they must come out as they are
+            stored, to the last bit (for JAX up to rounding), or the simulator has changed. 0 for costly ones.
         progress: Whether to show a progress bar; None shows one in a terminal.
 
     Returns:
@@ -73,28 +81,57 @@ def simulate(
     """
     plan = Plan.of(simulator, proposal, latent, as_seed(seed))
     num = as_count(num_simulations, "num_simulations")
-    engine = engine_for(simulator, workers, dask)
-    indices = _shard(shard, num, out)
+    run = _Run(engine_for(simulator, workers, dask), _shard(shard, num, out), _kinds(retry, out), progress)
     if out is None:
+        return run.in_memory(plan, num)
+    return run.in_folder(plan, num, Path(out), as_count(num_checked, "num_checked", minimum=0))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How records of a plan are run: where, which, which failures again, and whether progress is shown."""
+
+    engine: Engine
+    indices: np.ndarray
+    retry: tuple[str, ...]
+    progress: bool | None
+
+    def in_memory(self, plan: Plan, num: int) -> Simulations:
+        """Run records and keep them in memory."""
         keeper = MemoryKeeper()
-        run_plan(plan, indices, engine, keeper, progress=progress)
-        return Simulations(MemoryStore(keeper.records()), proposal, plan.latent, plan.origin(num))
-    metadata = plan.metadata(num)
-    with Ledger.create(Path(out), metadata) as ledger:
-        _continue(ledger, metadata, len(indices))
-        run_plan(plan, indices, engine, ledger, progress=progress)
-    store = CampaignStore.open(Path(out), first=num)
-    return Simulations(store, proposal, plan.latent, plan.origin(len(store)))
+        run_plan(plan, self.indices, self.engine, keeper, progress=self.progress)
+        return Simulations(MemoryStore(keeper.records()), plan.proposal, plan.latent, plan.origin(num))
+
+    def in_folder(self, plan: Plan, num: int, folder: Path, num_checked: int) -> Simulations:
+        """Run the records that a folder does not hold yet."""
+        metadata = plan.metadata(num)
+        with Ledger.create(folder, metadata) as ledger:
+            recheck = go_on(ledger, plan, metadata, len(self.indices), num_checked)
+            run_plan(
+                plan,
+                self.indices,
+                self.engine,
+                ledger,
+                retry=self.retry,
+                recheck=recheck,
+                repeat_first=first_record(ledger) if num_checked else None,
+                progress=self.progress,
+            )
+            ledger.set_metadata(reads=metadata["reads"], **({"unchecked": []} if num_checked else {}))
+        store = CampaignStore.open(folder, first=num)
+        return Simulations(store, plan.proposal, plan.latent, plan.origin(len(store)))
 
 
-def _continue(ledger: Ledger, metadata: dict[str, Any], num_planned: int) -> None:
-    """See that a folder holds this campaign, and note down how large it will be."""
-    stored = ledger.metadata()
-    refuse_other_plan(stored, metadata, ledger.folder)
-    ledger.set_metadata(
-        num_simulations=max(metadata["num_simulations"], stored["num_simulations"]),
-        num_planned=max(num_planned, stored.get("num_planned", 0)),
-    )
+def _kinds(retry: str | Sequence[str], out: Any) -> tuple[str, ...]:
+    """Check which kinds of failures are to be run again."""
+    known = [kind for kind in STATUSES if kind != OK]
+    kinds = (retry,) if isinstance(retry, str) else tuple(retry)
+    if kinds and out is None:
+        raise ArgumentError("retry: expected out as well, the folder with the records that failed.")
+    for kind in kinds:
+        if kind != "all" and kind not in known:
+            raise ArgumentError(f'retry: expected kinds of failures among {", ".join(known)}, or "all"; got {kind!r}.')
+    return tuple(known) if "all" in kinds else kinds
 
 
 def _shard(shard: str | None, num: int, out: Any) -> np.ndarray:
@@ -147,89 +184,3 @@ def open_campaign(
         stored_latent(plan, latent, chosen),
         Origin(simulator=plan["simulator"]["name"], seed=plan["seed"], num_simulations=len(store)),
     )
-
-
-def merge_campaigns(
-    out: str | Path, parts: Sequence[str | Path], *, proposal: Proposal | None = None, latent: Latent | None = None
-) -> Simulations:
-    """Join the folders of several shards of one campaign into one, which can then be extended like any other.
-
-    Args:
-        out: Folder to write.
-        parts: Folders of the shards.
-        proposal: As for :func:`open_campaign`.
-        latent: As for :func:`open_campaign`.
-
-    Returns:
-        All simulations.
-
-    >>> import fisherscore as fs, tempfile
-    >>> problem, folder = fs.problems.linear_gaussian(), tempfile.mkdtemp()
-    >>> for k in (1, 2):
-    ...     _ = fs.simulate(problem.simulator, problem.proposal, 20, out=f"{folder}/{k}", shard=f"{k}/2")
-    >>> len(fs.merge_campaigns(f"{folder}/all", [f"{folder}/1", f"{folder}/2"]))
-    20
-    """
-    if not parts:
-        raise ArgumentError("parts: expected the folders of at least one campaign, got none.")
-    metadata = _common_metadata([Path(part) for part in parts])
-    with Ledger.create(Path(out), metadata) as target:
-        refuse_other_plan(target.metadata(), metadata, Path(out))
-        for part in map(Path, parts):
-            with Ledger.open(part) as source:
-                _copy_records(target, source, part)
-    return open_campaign(out, proposal=proposal, latent=latent)
-
-
-def _common_metadata(parts: list[Path]) -> dict[str, Any]:
-    """Return the metadata of the first part, once all are seen to be parts of the same campaign."""
-    all_metadata = []
-    for part in parts:
-        with Ledger.open(part) as ledger:
-            all_metadata.append(ledger.metadata())
-    for part, metadata in zip(parts, all_metadata, strict=True):
-        if changes := plan_differences(all_metadata[0], metadata):
-            raise CampaignError(
-                f"parts: {part} belongs to another campaign than {parts[0]}: {'; '.join(changes)}. Merge only "
-                "shards of one campaign."
-            )
-    return all_metadata[0]
-
-
-def _copy_records(target: Ledger, source: Ledger, part: Path) -> None:
-    """Copy the records of one campaign into another; those that are there already must be the same."""
-    theirs, ours = source.metadata(), target.metadata()
-    shapes = {tuple(shape) for shape in (theirs["x_shape"], ours["x_shape"]) if shape is not None}
-    if len(shapes) > 1:
-        raise CampaignError(f"parts: x of {part} has another shape than that of the others: {sorted(shapes)}.")
-    shape = list(shapes.pop()) if shapes else None
-    planned = max(theirs["num_simulations"], ours["num_simulations"])
-    target.set_metadata(x_shape=shape, num_simulations=planned, num_planned=planned)
-    present = target.indices()
-    for indices in np.array_split(source.indices(), max(1, len(source.indices()) // RECORDS_A_BATCH)):
-        shared = np.intersect1d(indices, present)
-        if len(shared) and not _same(source.read(shared), target.read(shared)):
-            raise CampaignError(f"parts: {part} holds records that differ from those of the same number in the others.")
-        target.append(_one_by_one(source.read(np.setdiff1d(indices, shared))))
-
-
-def _one_by_one(records: Records) -> list[Record]:
-    return [
-        Record(
-            index=int(index),
-            status=str(records.status[row]),
-            theta=records.theta[row],
-            latent=None if records.latent is None else records.latent[row],
-            x=records.x[row] if records.status[row] == OK else None,
-            message=records.messages.get(int(index), ""),
-        )
-        for row, index in enumerate(records.indices)
-    ]
-
-
-def _same(a: Records, b: Records) -> bool:
-    if (a.latent is None) != (b.latent is None):
-        return False
-    same_latents = a.latent is None or b.latent is None or np.array_equal(a.latent, b.latent)
-    same_inputs = np.array_equal(a.theta, b.theta) and same_latents
-    return same_inputs and (a.status == b.status).all() and np.array_equal(a.x, b.x, equal_nan=True)

@@ -22,10 +22,11 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..errors import SimulationError
+from ..errors import ArgumentError, SimulationError
 from .execution.run import (
     BAD_OUTPUT,
     NONZERO_EXIT,
@@ -180,3 +181,31 @@ def _limit_memory(process: int, num_bytes: int | None) -> None:
         raise SimulationError("memory: a limit can only be set on Linux. Leave it out here.")
     with contextlib.suppress(ProcessLookupError):
         resource.prlimit(process, resource.RLIMIT_AS, (num_bytes, num_bytes))
+
+
+def checked_words(arguments: Any) -> list[str]:
+    """Return a list of arguments as text, with placeholders for input and output among them."""
+    if isinstance(arguments, str) or not all(isinstance(a, (str, os.PathLike)) for a in arguments) or not arguments:
+        raise ArgumentError(
+            f"arguments: expected a list of words such as ['./sim', '{{input}}', '{{output}}'], got {arguments!r}."
+        )
+    words = [str(a) for a in arguments]
+    missing = [text for text in PLACEHOLDERS[:2] if not any(text in word for word in words)]
+    if missing:
+        raise ArgumentError(f"arguments: expected {' and '.join(missing)} among them, got {words}.")
+    return words
+
+
+def program_path(word: str) -> str:
+    """Find the program now, since it will be started in another folder."""
+    path = shutil.which(word)
+    if path is None:
+        raise ArgumentError(
+            f"arguments: no program {word!r} was found. Give its path, and see that it may be executed (chmod +x)."
+        )
+    return os.path.abspath(path)
+
+
+def existing_path(word: str) -> str:
+    """Make the path of a file that is there absolute, for the same reason."""
+    return os.path.abspath(word) if os.path.sep in word and os.path.exists(word) else word

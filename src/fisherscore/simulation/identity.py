@@ -9,7 +9,10 @@ import os
 import sys
 import textwrap
 import tokenize
+from collections.abc import Sequence
 from typing import Any
+
+from ..errors import SimulationError
 
 _PLAIN = (int, float, complex, str, bytes, bool, tuple, type(None))
 # What may change in a source without changing what it does. (Indents are kept.)
@@ -19,10 +22,22 @@ _LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
 def file_digest(path: str) -> str | None:
     """Return a hash of a file of the user's own; interpreters and what the system brings may be updated."""
     system = path.startswith(("/usr/", "/bin/", "/opt/")) or os.path.realpath(path) == os.path.realpath(sys.executable)
-    if system or not os.path.isfile(path):
-        return None
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return None if system or not os.path.isfile(path) else any_file_digest(path)
+
+
+def any_file_digest(path: str) -> str:
+    """Return a hash of a file, whosever it is."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise SimulationError(f"arguments: the file {path} cannot be read ({error.strerror}).") from None
+
+
+def current_identity(identity: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+    """Return the identity of a program with hashes of its files as they are now, not as they were when it was named."""
+    files = {word: file_digest(path) for word, path in zip(identity["arguments"], paths, strict=True)}
+    return identity | {"files": files}
 
 
 def source_digest(function: Any) -> str | None:

@@ -78,6 +78,7 @@ class Plan:
             "num_latents": 0 if z is None else z.shape[1],
             "x_shape": None,
             "num_simulations": num,
+            "reads": self.simulator.reads,
         }
 
     def origin(self, num: int) -> Origin:

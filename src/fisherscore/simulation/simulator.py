@@ -7,8 +7,6 @@ run in batches on the device.
 
 import abc
 import functools
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +19,10 @@ import numpy as np
 from .._support.arguments import as_count, as_finite, as_seed
 from .._support.keys import key_of
 from ..errors import ArgumentError, SimulationError
-from .command import PLACEHOLDERS, Program
+from .command import Program, checked_words, existing_path, program_path
 from .execution.run import NONFINITE, OK, Outcome, Purpose, PythonFunction, RunOnce, Stream, check_same_shape
-from .identity import file_digest, source_digest
+from .identity import current_identity, source_digest
+from .reads import Reads, read_by_function, read_by_program
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +68,11 @@ class Simulator(abc.ABC):
     @abc.abstractmethod
     def identity(self) -> dict[str, Any]:
         """Plain data by which a campaign knows that it goes on with the same simulator."""
+
+    @property
+    def reads(self) -> Reads:
+        """Digests of what it reads besides its own code, by name."""
+        return {"constants": {}, "state": {}}
 
     def with_names(self, names: Sequence[str]) -> "Simulator":
         """Tell the simulator the names of its parameters, which programs are passed.
@@ -150,8 +154,16 @@ class OneByOneSimulator(Simulator):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What it is, and of a function its source."""
-        return self._identity
+        """What it is, of a function its source, and of a program its files as they are now."""
+        program = self.run_once if isinstance(self.run_once, Program) else None
+        return current_identity(self._identity, program.arguments) if program else self._identity
+
+    @property
+    def reads(self) -> Reads:
+        """Digests of what it reads besides its own code, by name."""
+        if isinstance(self.run_once, Program):
+            return read_by_program(self.run_once.arguments)
+        return read_by_function(getattr(self.run_once, "function", None))
 
     @property
     def needs_worker(self) -> bool:
@@ -199,6 +211,11 @@ class JaxSimulator(Simulator):
     def identity(self) -> dict[str, Any]:
         """The function's name and source."""
         return {"kind": "jax", "name": self.name, "source": source_digest(self.function)}
+
+    @property
+    def reads(self) -> Reads:
+        """Digests of what it reads besides its own code, by name."""
+        return read_by_function(self.function)
 
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
         """Run one block on the device in batches of one size; fewer records are padded to a power of two."""
@@ -303,14 +320,14 @@ def from_command(
     >>> simulator.draw([3.0], seed=1).shape
     (1,)
     """
-    words = _checked_words(arguments)
+    words = checked_words(arguments)
     if input_format not in ("json", "npy"):
         raise ArgumentError(f'input_format: expected "json" or "npy", got {input_format!r}.')
     limit = None if memory is None else int(float(memory) * 2**30)
     if limit is not None and limit <= 0:
         raise ArgumentError(f"memory: expected gigabytes above 0, got {memory!r}.")
     program = Program(
-        arguments=(_program(words[0]), *map(_existing, words[1:])),
+        arguments=(program_path(words[0]), *map(existing_path, words[1:])),
         names=None if names is None else tuple(names),
         input_format=input_format,
         timeout=_seconds(timeout),
@@ -323,7 +340,6 @@ def from_command(
         "arguments": words,
         "input_format": input_format,
         "names": None if names is None else list(names),
-        "files": {word: file_digest(path) for word, path in zip(words, program.arguments, strict=True)},
     }
     return OneByOneSimulator(program, chosen, identity)
 
@@ -363,31 +379,3 @@ def _seconds(timeout: Any) -> float | None:
     if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < float("inf")):
         raise ArgumentError(f"timeout: expected seconds above 0, got {timeout!r}.")
     return None if timeout is None else float(timeout)
-
-
-def _checked_words(arguments: Any) -> list[str]:
-    """Return a list of arguments as text, with placeholders for input and output among them."""
-    if isinstance(arguments, str) or not all(isinstance(a, (str, os.PathLike)) for a in arguments) or not arguments:
-        raise ArgumentError(
-            f"arguments: expected a list of words such as ['./sim', '{{input}}', '{{output}}'], got {arguments!r}."
-        )
-    words = [str(a) for a in arguments]
-    missing = [text for text in PLACEHOLDERS[:2] if not any(text in word for word in words)]
-    if missing:
-        raise ArgumentError(f"arguments: expected {' and '.join(missing)} among them, got {words}.")
-    return words
-
-
-def _program(word: str) -> str:
-    """Find the program now, since it will be started in another folder."""
-    path = shutil.which(word)
-    if path is None:
-        raise ArgumentError(
-            f"arguments: no program {word!r} was found. Give its path, and see that it may be executed (chmod +x)."
-        )
-    return os.path.abspath(path)
-
-
-def _existing(word: str) -> str:
-    """Make the path of a file that is there absolute, for the same reason."""
-    return os.path.abspath(word) if os.path.sep in word and os.path.exists(word) else word

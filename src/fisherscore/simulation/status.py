@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._support.text import duration, html_table
-from .execution.ledger import Ledger, is_running
+from .execution.ledger import Ledger
+from .execution.lock import is_running
 from .execution.run import OK, STATUSES
 
 

@@ -5,7 +5,6 @@ all of it or nothing. SQLite's write-ahead log lets others read meanwhile.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import sqlite3
@@ -19,9 +18,10 @@ import numpy as np
 
 from ...errors import CampaignError
 from ..records import Record, Records
+from .lock import identity_of, locked
 from .run import STATUSES
 
-FILE, LOCK = "campaign.sqlite", "campaign.lock"
+FILE = "campaign.sqlite"
 _SCHEMA = "fisherscore-campaign"
 # Version 1 always has a latent; from version 2 on there may be none, and its column is then empty.
 _VERSIONS, _VERSION = (1, 2), 2
@@ -34,6 +34,14 @@ CREATE TABLE records (
 CREATE INDEX by_status ON records (status);
 CREATE TABLE sittings (id INTEGER PRIMARY KEY, started REAL, latest REAL, num_records INTEGER);
 """
+# What became of records before they were run again. Ledgers made before this was kept are given the table when they are
+# gone on with, and stay of the version they were made in.
+_EARLIER = "CREATE TABLE IF NOT EXISTS earlier (id INTEGER, status INTEGER NOT NULL, message TEXT NOT NULL, at REAL)"
+# Everything that is ever asked of a ledger, so that one laid out in another way is found before it is written to.
+_LAYOUT = (
+    "SELECT id, status, theta, latent, x, message, checksum FROM records INDEXED BY by_status WHERE status = -1",
+    "SELECT id, started, latest, num_records FROM sittings LIMIT 0",
+)
 # SQLite's codes for a damaged file: a missing table, a corrupt page, no database at all.
 _DAMAGED = (1, 11, 26)
 _HEADER = struct.Struct("<qq")
@@ -47,6 +55,7 @@ class Ledger:
         self._connection = connection
         self._lock = lock
         self._run_id: int | None = None
+        self._file = identity_of(folder / FILE)
 
     @classmethod
     def create(cls, folder: Path, metadata: dict[str, Any]) -> "Ledger":
@@ -55,15 +64,39 @@ class Ledger:
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise CampaignError(f"out: {folder} is a file, or lies in one. Choose another folder.") from None
-        lock = _locked(folder)
+        path = folder / FILE
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise CampaignError(
+                f"out: {path} is a link, or no plain file. A campaign's folder may be a link, the file in it may not: "
+                "move the file itself here, or choose another folder."
+            )
+        lock = locked(folder)
         try:
-            path = folder / FILE
             if not path.exists():
                 _initialise(path, metadata)
-            return cls(folder, _connect(path, read_only=False), lock)
+            ledger = cls(folder, _connect(path, read_only=False), lock)
+            ledger._prepare_writing()
+            return ledger
         except BaseException:
             lock.close()
             raise
+
+    def _prepare_writing(self) -> None:
+        """See that what is there can be gone on with, before anything is simulated for it."""
+        self._refuse_other_schema()
+        with _explained_errors(self.folder), self._connection as connection:
+            for query in _LAYOUT:
+                connection.execute(query).fetchall()
+            connection.execute(_EARLIER)
+
+    def _refuse_other_schema(self) -> None:
+        metadata = self.metadata()
+        if metadata.get("schema") != _SCHEMA or metadata.get("version") not in _VERSIONS:
+            raise CampaignError(
+                f"{self.folder / FILE} is of schema {metadata.get('schema')!r}, version {metadata.get('version')!r}; "
+                f"this fisherscore reads {_SCHEMA!r}, versions up to {_VERSION}. Use the version of fisherscore that "
+                "wrote it, or choose another folder."
+            )
 
     @classmethod
     def open(cls, folder: Path) -> "Ledger":
@@ -72,12 +105,7 @@ class Ledger:
         if path.is_symlink() or not path.is_file():
             raise CampaignError(f"path: expected a campaign's folder with the file {FILE}; {folder} has none.")
         ledger = cls(folder, _connect(path, read_only=True), None)
-        metadata = ledger.metadata()
-        if metadata.get("schema") != _SCHEMA or metadata.get("version") not in _VERSIONS:
-            raise CampaignError(
-                f"{path} is of schema {metadata.get('schema')!r}, version {metadata.get('version')!r}; this "
-                f"fisherscore reads {_SCHEMA!r}, versions up to {_VERSION}."
-            )
+        ledger._refuse_other_schema()
         return ledger
 
     def close(self) -> None:
@@ -112,14 +140,23 @@ class Ledger:
 
     def set_metadata(self, **changes: Any) -> None:
         """Change some of what is known of the campaign as a whole."""
+        self.refuse_removed()
         with _explained_errors(self.folder), self._connection:
             _write_metadata(self._connection, self.metadata() | changes)
 
     def append(self, records: Sequence[Record]) -> None:
-        """Keep records, all of them or, if anything goes wrong, none."""
+        """Keep records, all of them or, if anything goes wrong, none.
+
+        Of records that are there already, which are replaced, it is kept what became of them before.
+        """
+        self.refuse_removed()
         values = [_packed(record) for record in records]
         now = time.time()
         with _explained_errors(self.folder), self._connection as connection:
+            connection.executemany(
+                "INSERT INTO earlier SELECT id, status, message, ? FROM records WHERE id = ?",
+                [(now, record.index) for record in records],
+            )
             connection.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
             if self._run_id is None:
                 self._run_id = connection.execute(
@@ -129,6 +166,28 @@ class Ledger:
                 "UPDATE sittings SET latest = ?, num_records = num_records + ? WHERE id = ?",
                 (now, len(values), self._run_id),
             )
+
+    def refuse_removed(self) -> None:
+        """Stop where the file that is written to is no longer in its folder: nobody would ever find what is written."""
+        if identity_of(self.folder / FILE) != self._file:
+            raise CampaignError(
+                f"{self.folder / FILE} was removed, moved or replaced while a campaign was being simulated into it, so "
+                "the simulation was stopped. Put it back, if there is a copy, and run the same call again."
+            )
+
+    def earlier(self) -> list[tuple[int, str, str]]:
+        """Return what became of records before they were run again: number, status and message, oldest first."""
+        with _explained_errors(self.folder):
+            if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'earlier'").fetchone():
+                return []
+            rows = self._connection.execute("SELECT id, status, message FROM earlier ORDER BY rowid").fetchall()
+        return [(int(index), _status(code, self.folder), str(message)) for index, code, message in rows]
+
+    def add_earlier(self, outcomes: Sequence[tuple[int, str, str]]) -> None:
+        """Keep what became of records before they were run again, as another ledger has it."""
+        values = [(index, STATUSES.index(status), message, time.time()) for index, status, message in outcomes]
+        with _explained_errors(self.folder), self._connection as connection:
+            connection.executemany("INSERT INTO earlier VALUES (?, ?, ?, ?)", values)
 
     def indices(self, status: str | None = None) -> np.ndarray:
         """List the records that are there, or those with a certain status."""
@@ -214,38 +273,13 @@ class Ledger:
             records.messages[int(index)] = message
 
 
-def is_running(folder: Path) -> bool:
-    """Say whether some process is writing to a campaign."""
-    try:
-        with (folder / LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _locked(folder: Path) -> Any:
-    """Take the lock of a folder, which the system releases when this process ends, however it ends."""
-    file = (folder / LOCK).open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise CampaignError(
-            f"out: another process is simulating into {folder}. Wait for it, or see how far it is with "
-            f"`fisherscore status {folder}`."
-        ) from None
-    return file
-
-
 def _initialise(path: Path, metadata: dict[str, Any]) -> None:
     """Write an empty ledger under another name and rename it, so that it is never half made."""
-    partial = path.with_suffix(".new")
+    partial = path.with_name(f".{FILE}.new")
     partial.unlink(missing_ok=True)
     with _explained_errors(path.parent), contextlib.closing(sqlite3.connect(partial)) as connection, connection:
         connection.executescript(_TABLES)
+        connection.execute(_EARLIER)
         _write_metadata(connection, {"schema": _SCHEMA, "version": _VERSION, **metadata})
     partial.replace(path)
 
