@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from ..errors import ArgumentError
+from .masks import with_nan_for_masked
 
 
 def is_traced(value: Any) -> bool:
@@ -38,8 +39,8 @@ def as_finite(value: Any, argument: str) -> np.ndarray:
     if value is None:
         raise ArgumentError(f"{argument}: expected numbers, got None. Pass an array of floats.")
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = _as_floats(value)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
             f"{argument}: expected numbers, got {_brief(value)} ({error}). Pass an array of floats."
         ) from None
@@ -51,6 +52,16 @@ def as_finite(value: Any, argument: str) -> np.ndarray:
             "values are NaN or infinite). Remove or repair them."
         )
     return array
+
+
+def _as_floats(value: Any) -> np.ndarray:
+    """Convert to double precision; masked entries become NaN, and what is no real number raises TypeError."""
+    value = with_nan_for_masked(value)
+    given = np.asarray(value)
+    if given.dtype.kind in "cMmSU" or given.dtype.names:
+        raise TypeError(f"it holds {given.dtype}, not real numbers")
+    with np.errstate(over="ignore"):  # a longer float may become infinite, which is found
+        return np.asarray(value if given.dtype.kind == "O" else given, dtype=np.float64)
 
 
 def as_theta(theta: Any, names: Sequence[str], argument: str = "theta") -> Any:

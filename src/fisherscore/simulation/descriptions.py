@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 
+from .._support import fields as read
 from ..errors import ArgumentError
 from .latent import AdditiveLatent, GaussianLatent, Latent
 from .proposal import Proposal
 
-# The closed list of distributions a campaign's folder may name.
+# The closed list of distributions a campaign's folder may name; all numbers of theirs but these are above 0.
 _KNOWN = ("Uniform", "Normal", "LogNormal", "Gamma", "Beta", "Exponential", "HalfNormal", "Cauchy", "LogUniform")
+_OF_ANY_SIGN = ("loc", "low", "high")
 
 
 def describe_proposal(proposal: Proposal) -> dict[str, Any]:
@@ -38,17 +40,35 @@ def _is_known(law: dist.Distribution) -> bool:
 
 
 def rebuild_proposal(description: dict[str, Any]) -> Proposal:
-    """Make a proposal anew from its description."""
-    laws = {}
-    for name, law in zip(description["names"], description["distributions"], strict=True):
-        values = {k: v for k, v in law.items() if k != "name"}
-        if law["name"] not in _KNOWN or not values:
-            raise ArgumentError(
-                f"proposal: the distribution of {name!r} ({law['name']}) cannot be made anew. Pass the proposal the "
-                "simulations were drawn from as proposal=..."
-            )
-        laws[name] = getattr(dist, law["name"])(**values)
-    return Proposal.of(laws, units=dict(zip(description["names"], description["units"], strict=True)))
+    """Make a proposal anew from its description, all of which is checked."""
+    try:
+        names, units = read.names(description["names"]), read.tuple_of(read.text)(description["units"])
+        laws = {name: _law(name, law) for name, law in zip(names, description["distributions"], strict=True)}
+        proposal = Proposal.of(laws, units=dict(zip(names, units, strict=True)))
+        limits = np.array([proposal.low, proposal.high])
+        if not (limits[0] < limits[1]).all() or not np.allclose(limits, [description[k] for k in ("low", "high")]):
+            raise ValueError("its region is not that of its distributions")
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"proposal: its description is damaged ({error}).") from None
+    return proposal
+
+
+def _law(name: str, description: dict[str, Any]) -> dist.Distribution:
+    kind, values = description["name"], {k: v for k, v in description.items() if k != "name"}
+    if kind not in _KNOWN or not values:
+        raise ArgumentError(
+            f"proposal: the distribution of {name!r} ({str(kind)[:60]}) cannot be made anew. Pass the proposal the "
+            "simulations were drawn from as proposal=..."
+        )
+    known = getattr(dist, kind)
+    if values.keys() != known.arg_constraints.keys():
+        raise ValueError(f"a {kind} has {', '.join(known.arg_constraints)}")
+    for key, value in values.items():
+        if read.number(value) <= 0 and key not in _OF_ANY_SIGN:
+            raise ValueError(f"{key} of {name!r} is {value}")
+    return known(**values)
 
 
 def stored_proposal(description: dict[str, Any], given: Proposal | None) -> Proposal:
@@ -57,11 +77,13 @@ def stored_proposal(description: dict[str, Any], given: Proposal | None) -> Prop
         return rebuild_proposal(description)
     if not isinstance(given, Proposal):
         raise ArgumentError(f"proposal: expected a proposal, got {given!r}. Make one with fisherscore.uniform.")
+    if not isinstance(description, dict):
+        raise ArgumentError("proposal: its description is damaged.")
     theirs = describe_proposal(given)
-    changed = [key for key in ("names", "distributions", "low", "high") if theirs[key] != description[key]]
+    changed = [key for key in ("names", "distributions", "low", "high") if theirs[key] != description.get(key)]
     if changed:
         raise ArgumentError(
-            f"proposal: expected the one the simulations were drawn from, with {changed[0]} {description[changed[0]]}; "
+            f"proposal: expected the one the simulations were drawn from, with {changed[0]} {description.get(changed[0])}; "
             f"got {theirs[changed[0]]}. To learn in another region use fisherscore.from_table(sims.theta, sims.x, "
             "proposal)."
         )
@@ -85,15 +107,20 @@ def describe_latent(latent: Latent | None) -> dict[str, Any]:
 
 def rebuild_latent(description: dict[str, Any]) -> Latent | None:
     """Make a latent model anew, or one that says what is missing when it is used."""
-    latent = description["latent"]
-    if latent is None:
-        return None
-    if "covariance" not in latent:
-        if description.get("additive_noise"):
-            raise ArgumentError(f"latent: pass the {latent['name']} the simulations were drawn with as latent=...")
-        return _MissingLatent()
-    covariance = np.array(latent["covariance"])
-    return AdditiveLatent(covariance) if description.get("additive_noise") else GaussianLatent(covariance)
+    try:
+        latent, additive = description["latent"], read.optional(bool)(description.get("additive_noise"))
+        if latent is None:
+            return None
+        if "covariance" not in latent:
+            if additive:
+                raise ArgumentError(f"latent: pass the {latent['name']} the simulations were drawn with as latent=...")
+            return _MissingLatent()
+        covariance = np.array(read.tuple_of(read.tuple_of(read.number))(latent["covariance"]))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"latent: its description is damaged ({error!r}).") from None
+    return AdditiveLatent(covariance) if additive else GaussianLatent(covariance)
 
 
 class _MissingLatent(Latent):

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..._support.masks import with_nan_for_masked
 from ...errors import SimulationError
 
 # What can become of a record. All but the first and the last are failures of the simulator itself, which are kept and
@@ -29,6 +30,13 @@ BAD_OUTPUT, NONFINITE, LOST = "bad_output", "nonfinite", "lost"
 STATUSES = (OK, RAISED, NONZERO_EXIT, SIGNAL, TIMEOUT, BAD_OUTPUT, NONFINITE, LOST)
 
 _MAX_MESSAGE_LENGTH = 2_000
+# What to do with arrays of other kinds, by NumPy's code.
+_INSTEAD = {
+    "M": ": dates as numbers in a unit of your choice, such as days",
+    "m": ": spans of time divided by a unit, such as np.timedelta64(1, 's')",
+    "c": ": real and imaginary parts side by side",
+    "O": ": perhaps its rows have different lengths, or an entry is None",
+}
 # No memory, processes, files or disk space left, or a disk or network file system that cannot be reached: whoever runs
 # the same again on another day, or on another machine, will not see it.
 _MACHINE_ERRORS = {
@@ -163,20 +171,23 @@ def _where(error: BaseException) -> str:
 def outcome_of(value: Any, who: str) -> Outcome:
     """Judge what a simulator returned: an array of finite real numbers is data, all else a failure."""
     try:
-        array = np.asarray(value)
+        array = np.asarray(with_nan_for_masked(value))
     except Exception as error:  # noqa: BLE001  arrays of other libraries raise what they like
         status = LOST if is_of_the_machine(error) else BAD_OUTPUT
         return failure(status, f"{who} must return an array of real numbers: {text_of(error)}")
-    if array.size == 0 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.iscomplexobj(array):
+    if array.dtype.kind in "Mm" and np.isnat(array).any():
+        return failure(NONFINITE, f"x has {np.isnat(array).sum()} dates or spans of time that are none (NaT)")
+    if array.size == 0 or array.dtype.kind not in "biuf":
         return failure(
             BAD_OUTPUT,
             f"{who} must return an array of real numbers, got {type(value).__name__} of dtype {array.dtype} and shape "
-            f"{array.shape}. Return a NumPy array of floats.",
+            f"{array.shape}. Return a NumPy array of floats{_INSTEAD.get(array.dtype.kind, '')}.",
         )
-    x = np.atleast_1d(array.astype(np.float64))
+    with np.errstate(over="ignore"):  # longer floats may become infinite, which is found
+        x = np.atleast_1d(array.astype(np.float64))
     bad = int((~np.isfinite(x)).sum())
     if bad:
-        return Outcome(NONFINITE, x, f"x has {bad} values that are NaN or infinite")
+        return Outcome(NONFINITE, x, f"x has {bad} values that are NaN, infinite or masked")
     return Outcome(OK, x)
 
 
