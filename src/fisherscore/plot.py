@@ -9,6 +9,8 @@ have ``plot()`` methods.
 
 import warnings
 from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from ._support.drawing import (
     several_of,
 )
 from ._support.grid import region_grid
+from ._support.whole_file import whole_file
 from .errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -157,7 +160,7 @@ def save_figure(ax: Any, path: Any) -> None:
 
     Args:
         ax: Axes of the figure: one, or an array of them.
-        path: The file; its ending says in which format.
+        path: The file, written whole or not at all; its ending says in which format.
 
     >>> import io, fisherscore as fs
     >>> ax = fs.plot.loss_curve({"loss": [3.0, 2.0], "held_out_loss": [3.2, 2.1], "best_epoch": 2})
@@ -167,7 +170,13 @@ def save_figure(ax: Any, path: Any) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MatplotlibDeprecationWarning)  # GetDist's tick marks still use an old name
-        np.ravel(ax)[0].figure.savefig(path, dpi=150, bbox_inches="tight")
+        figure, options = np.ravel(ax)[0].figure, {"dpi": 150, "bbox_inches": "tight"}
+        if not isinstance(path, str | PathLike):
+            figure.savefig(path, **options)
+            return
+        target = Path(path)
+        with whole_file(target) as partial:
+            figure.savefig(partial, format=target.suffix[1:] or "png", **options)
 
 
 def fisher_ellipses(

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from .text import columns
+from .whole_file import write_whole
 
 
 def versions() -> dict[str, str]:
@@ -26,7 +27,7 @@ def versions() -> dict[str, str]:
 def write_json(result: Any, path: Path) -> None:
     """Write a result as readable JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 def print_table(title: str, rows: Sequence[tuple[str, str]]) -> None:

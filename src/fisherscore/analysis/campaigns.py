@@ -126,6 +126,7 @@ def _try_simulator(workspace: Workspace) -> None:
     """Try the simulator before a new campaign; its data must have the shape of the observation."""
     if (workspace.out / "campaign" / LEDGER).exists() or (workspace.out / "shards").exists():
         return
+    workspace.refuse_strangers()
     c = workspace.configuration
     total = c.num_simulations + c.num_test + c.num_forecast
     trial = check_simulator(c.simulator, c.proposal, num_runs=3, num_simulations=total)

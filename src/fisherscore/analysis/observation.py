@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.npy import read_npy_file
 from ..simulation.proposal import Proposal
 from .document import Document, Section, WrongKind, by_name, flag, text
 from .parameters import check_point
@@ -64,7 +65,7 @@ def _read_array(section: Section, path: Path) -> np.ndarray:
         raise section.error(("file",), f"expected a file at {path}, got none. Paths are relative to this file.")
     try:
         if path.suffix == ".npy":
-            return _array(np.load(path, allow_pickle=False))
+            return _array(read_npy_file(path))
         return _array(np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None))
     except (ValueError, OSError, WrongKind) as error:
         raise section.error(

@@ -8,6 +8,7 @@ import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .._support.whole_file import write_whole
 from .template import read_template
 
 
@@ -79,5 +80,5 @@ class Page:
         )
 
     def write(self, path: Path) -> None:
-        """Write the page to a file."""
-        path.write_text(self.html(), encoding="utf-8")
+        """Write the page to a file, whole or not at all."""
+        write_whole(path, self.html())

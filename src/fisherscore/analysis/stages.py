@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import plot
 from .._support.text import duration
+from .._support.whole_file import whole_file
 from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError
 from ..fitting.fit import fit
 from ..inference.diagnostics import diagnose
@@ -78,6 +79,7 @@ class ResultStage(Stage):
         if reason := self.reason_to_skip(workspace.configuration):
             workspace.say(f"{self.name}: left out, since {reason}")
             return
+        workspace.refuse_other_document(self.name)
         self.check_inputs(workspace)
         if self.is_done(workspace):
             workspace.say(f"{self.name}: done already")
@@ -225,12 +227,9 @@ class Sample(ResultStage):
         )
         posterior.save(workspace.out / "posterior")
         # The draws once more, for programs that know nothing of fisherscore.
-        np.savez(
-            workspace.out / "posterior.npz",
-            chains=posterior.chains,
-            log_density=posterior.log_density,
-            names=np.array(posterior.names),
-        )
+        with whole_file(workspace.out / "posterior.npz") as partial, partial.open("wb") as file:
+            names = np.array(posterior.names)
+            np.savez(file, chains=posterior.chains, log_density=posterior.log_density, names=names)
         self._draw(workspace, model, posterior)
         return {
             "x": x.tolist(),

@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from .._support.whole_file import write_whole
 from ..errors import ConfigurationError
 
 
@@ -23,9 +24,9 @@ def write_template(path: Path) -> list[Path]:
         raise ConfigurationError(f"FILE: {path} exists and is left alone. Choose another name.")
     path.parent.mkdir(parents=True, exist_ok=True)
     analysis = Template(read_template("analysis.toml")).substitute(file=path.name, stem=path.stem)
-    path.write_text(analysis, encoding="utf-8")
+    write_whole(path, analysis)
     simulator = path.with_name("simulator.py")
     if simulator.exists():
         return [path]
-    simulator.write_text(read_template("simulator.py.txt"), encoding="utf-8")
+    write_whole(simulator, read_template("simulator.py.txt"))
     return [path, simulator]

@@ -83,9 +83,9 @@ def stored_proposal(description: dict[str, Any], given: Proposal | None) -> Prop
     changed = [key for key in ("names", "distributions", "low", "high") if theirs[key] != description.get(key)]
     if changed:
         raise ArgumentError(
-            f"proposal: expected the one the simulations were drawn from, with {changed[0]} {description.get(changed[0])}; "
-            f"got {theirs[changed[0]]}. To learn in another region use fisherscore.from_table(sims.theta, sims.x, "
-            "proposal)."
+            f"proposal: expected the one the simulations were drawn from, with {changed[0]} "
+            f"{description.get(changed[0])}; got {theirs[changed[0]]}. To learn in another region use "
+            "fisherscore.from_table(sims.theta, sims.x, proposal)."
         )
     return given
 
