@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .simulation.campaign import simulate as simulate
     from .simulation.files import export_simulations as export_simulations
     from .simulation.files import import_simulations as import_simulations
+    from .simulation.jax_simulator import from_jax as from_jax
     from .simulation.latent import AdditiveLatent as AdditiveLatent
     from .simulation.latent import CustomLatent as CustomLatent
     from .simulation.latent import GaussianLatent as GaussianLatent
@@ -72,7 +73,6 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .simulation.simulations import from_table as from_table
     from .simulation.simulator import Simulator as Simulator
     from .simulation.simulator import from_command as from_command
-    from .simulation.simulator import from_jax as from_jax
     from .simulation.simulator import from_python as from_python
     from .simulation.status import CampaignStatus as CampaignStatus
     from .simulation.status import campaign_status as campaign_status
@@ -100,6 +100,7 @@ _HOMES = {
     "inference.fisher_matrix": ("FisherMatrix",),
     "inference.forecast_result": ("Forecast",),
     "inference.forecasting": ("forecast", "forecast_grid"),
+    "simulation.jax_simulator": ("from_jax",),
     "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
@@ -111,7 +112,7 @@ _HOMES = {
     "inference.sampling": ("sample", "sample_many"),
     "score.model": ("FunctionScore", "ScoreModel"),
     "simulation.simulations": ("Origin", "Simulations", "from_table"),
-    "simulation.simulator": ("Simulator", "from_command", "from_jax", "from_python"),
+    "simulation.simulator": ("Simulator", "from_command", "from_python"),
     "simulation.status": ("CampaignStatus", "campaign_status"),
     "fitting.train": ("Training",),
     "fitting.trainers": ("DensityTrainer",),

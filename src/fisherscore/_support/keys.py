@@ -7,10 +7,15 @@ import numpy as np
 
 
 def key_of(seed: int) -> Any:
-    """Return the key that ``jax.random.key(seed)`` gives."""
-    settings: Any = jax.config
-    if settings.jax_default_prng_impl != "threefry2x32":  # the user's choice; how others are seeded is theirs to say
-        return jax.random.key(seed)
-    high = seed >> 32 if settings.jax_enable_x64 else 0  # with single precision JAX drops what is above 32 bits
-    words: Any = np.array([high, seed & 0xFFFFFFFF], np.uint32)
-    return jax.random.wrap_key_data(words)
+    """Return a key made of all 64 bits of a seed: that of ``jax.random.key(seed)`` in double precision."""
+    return key_of_words(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32))
+
+
+def short_key_of(seed: int) -> Any:
+    """Return a key made of the lower 32 bits of a seed, as ``jax.random.key`` does in single precision."""
+    return key_of(seed & 0xFFFFFFFF)
+
+
+def key_of_words(words: Any) -> Any:
+    """Return the key of two words, of the same generator whatever JAX's default is."""
+    return jax.random.wrap_key_data(words, impl="threefry2x32")

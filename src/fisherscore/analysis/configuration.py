@@ -13,8 +13,9 @@ from typing import Any
 import numpyro.distributions as dist
 
 from ..errors import ArgumentError
+from ..simulation.jax_simulator import from_jax
 from ..simulation.proposal import Proposal
-from ..simulation.simulator import Simulator, from_command, from_jax, from_python
+from ..simulation.simulator import Simulator, from_command, from_python
 from .document import Document, Section, anything, by_name, choice, flag, positive, sizes, text, whole, words
 from .observation import Observation, read_observation
 from .parameters import check_point, read_parameters
@@ -115,7 +116,11 @@ def _simulator(document: Document, folder: Path) -> tuple[Simulator, tuple[int, 
     if kinds == ["python"]:
         simulator = from_python(function, timeout=section.take("timeout", positive, None))
     else:
-        simulator = from_jax(function, batch_size=section.take("batch_size", whole(1), 256))
+        simulator = from_jax(
+            function,
+            batch_size=section.take("batch_size", whole(1), 256),
+            precision=section.take("precision", choice("single", "double"), "single"),
+        )
     simulator.code = code
     section.finish()
     return simulator, shape

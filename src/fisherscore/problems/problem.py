@@ -12,9 +12,10 @@ from .._support.arguments import as_theta
 from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
 from ..score.model import FunctionScore
+from ..simulation.jax_simulator import from_jax
 from ..simulation.latent import Latent
 from ..simulation.proposal import Proposal
-from ..simulation.simulator import Simulator, from_jax
+from ..simulation.simulator import Simulator
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +56,17 @@ class Problem:
     @property
     def simulator(self) -> Simulator:
         """The simulator of x given θ."""
-        return from_jax(self.draw_one, name=self.name, batch_size=self.batch_size)
+        return self._simulator(self.draw_one, self.name)
 
     @property
     def simulator_from_latent(self) -> Simulator:
         """The simulator of x given the latent z, for a decomposable problem."""
         if self.draw_one_from_latent is None:
             raise ArgumentError(f"The problem {self.name!r} is not decomposable: it has no latent.")
-        return from_jax(self.draw_one_from_latent, name=f"{self.name} from its latent", batch_size=self.batch_size)
+        return self._simulator(self.draw_one_from_latent, f"{self.name} from its latent")
+
+    def _simulator(self, draw_one: Callable[..., Any], name: str) -> Simulator:
+        return from_jax(draw_one, name=name, batch_size=self.batch_size, precision="single")
 
     def exact_model(self) -> FunctionScore:
         """Return the exact score as a model, to be used wherever a fitted one is.

@@ -104,8 +104,9 @@ class _Run:
 
     def in_folder(self, plan: Plan, num: int, folder: Path, num_checked: int) -> Simulations:
         """Run the records that a folder does not hold yet."""
-        metadata = plan.metadata(num)
-        with Ledger.create(folder, metadata) as ledger:
+        with Ledger.create(folder, plan.metadata(num)) as ledger:
+            plan = plan.as_begun(ledger.metadata())
+            metadata = plan.metadata(num)
             recheck = go_on(ledger, plan, metadata, len(self.indices), num_checked)
             run_plan(
                 plan,

@@ -9,9 +9,10 @@ from ..errors import CampaignError
 from .execution.ledger import Ledger
 from .execution.rerun import Recheck, choose
 from .execution.run import OK
+from .jax_simulator import JaxSimulator
 from .plan import Plan, refuse_other_plan
 from .reads import Reads, changed_reads
-from .simulator import JaxSimulator, Simulator
+from .simulator import Simulator
 
 # How many stored records are run again by default, and how many at least where something the simulator reads is known
 # to have changed.

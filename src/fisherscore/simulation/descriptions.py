@@ -4,6 +4,7 @@ Proposals of the common distributions and Gaussian latents are made anew from th
 again when a folder is opened. Nothing is ever unpickled.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from .._support import fields as read
 from ..errors import ArgumentError
 from .latent import AdditiveLatent, GaussianLatent, Latent
 from .proposal import Proposal
+from .quantiles import KNOWN, is_known, numbers_of
 
-# The closed list of distributions a campaign's folder may name; all numbers of theirs but these are above 0.
-_KNOWN = ("Uniform", "Normal", "LogNormal", "Gamma", "Beta", "Exponential", "HalfNormal", "Cauchy", "LogUniform")
+# How far the ends of a region may be from those described, in widths of the region: version 0.1.0 computed quantiles
+# in single precision, and those of some distributions from draws.
+_ROUNDING, _SAMPLED = 1e-5, 0.2
+# All numbers of the known distributions but these are above 0.
 _OF_ANY_SIGN = ("loc", "low", "high")
 
 
@@ -27,16 +31,9 @@ def describe_proposal(proposal: Proposal) -> dict[str, Any]:
         "low": proposal.low.tolist(),
         "high": proposal.high.tolist(),
         "distributions": [
-            {"name": type(law).__name__, **{k: float(getattr(law, k)) for k in sorted(law.arg_constraints)}}
-            if _is_known(law)
-            else {"name": type(law).__name__}
-            for law in proposal.distributions
+            {"name": type(law).__name__, **(numbers_of(law) if is_known(law) else {})} for law in proposal.distributions
         ],
     }
-
-
-def _is_known(law: dist.Distribution) -> bool:
-    return type(law) is getattr(dist, type(law).__name__, None) and type(law).__name__ in _KNOWN
 
 
 def rebuild_proposal(description: dict[str, Any]) -> Proposal:
@@ -45,19 +42,39 @@ def rebuild_proposal(description: dict[str, Any]) -> Proposal:
         names, units = read.names(description["names"]), read.tuple_of(read.text)(description["units"])
         laws = {name: _law(name, law) for name, law in zip(names, description["distributions"], strict=True)}
         proposal = Proposal.of(laws, units=dict(zip(names, units, strict=True)))
-        limits = np.array([proposal.low, proposal.high])
-        if not (limits[0] < limits[1]).all() or not np.allclose(limits, [description[k] for k in ("low", "high")]):
+        stored = with_stored_region(description, proposal)
+        if [stored.low.tolist(), stored.high.tolist()] != [description["low"], description["high"]]:
             raise ValueError("its region is not that of its distributions")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError(f"proposal: its description is damaged ({error}).") from None
-    return proposal
+    return stored
+
+
+def with_stored_region(description: dict[str, Any], proposal: Proposal) -> Proposal:
+    """Return a proposal with the training region of its description, where both say the same.
+
+    A region follows from the distributions; it is kept as version 0.1.0 computed it, since noise was sized by it.
+    """
+    theirs = describe_proposal(proposal)
+    if any(theirs[key] != description.get(key) for key in ("names", "distributions")):
+        return proposal
+    ends = [np.array(read.tuple_of(read.number)(description[key])) for key in ("low", "high")]
+    if any(end.shape != proposal.low.shape for end in ends):
+        return proposal
+    known = np.array([is_known(law) for law in proposal.distributions])
+    apart = np.maximum(np.abs(ends[0] - proposal.low), np.abs(ends[1] - proposal.high))
+    if np.any(ends[0] >= ends[1]) or np.any(apart > np.where(known, _SAMPLED, _ROUNDING) * (ends[1] - ends[0])):
+        return proposal
+    for end in ends:
+        end.setflags(write=False)
+    return replace(proposal, low=ends[0], high=ends[1])
 
 
 def _law(name: str, description: dict[str, Any]) -> dist.Distribution:
     kind, values = description["name"], {k: v for k, v in description.items() if k != "name"}
-    if kind not in _KNOWN or not values:
+    if kind not in KNOWN or not values:
         raise ArgumentError(
             f"proposal: the distribution of {name!r} ({str(kind)[:60]}) cannot be made anew. Pass the proposal the "
             "simulations were drawn from as proposal=..."
@@ -65,6 +82,8 @@ def _law(name: str, description: dict[str, Any]) -> dist.Distribution:
     known = getattr(dist, kind)
     if values.keys() != known.arg_constraints.keys():
         raise ValueError(f"a {kind} has {', '.join(known.arg_constraints)}")
+    if "high" in values and not read.number(values["low"]) < read.number(values["high"]):
+        raise ValueError(f"the range of {name!r} is empty")
     for key, value in values.items():
         if read.number(value) <= 0 and key not in _OF_ANY_SIGN:
             raise ValueError(f"{key} of {name!r} is {value}")
@@ -79,6 +98,7 @@ def stored_proposal(description: dict[str, Any], given: Proposal | None) -> Prop
         raise ArgumentError(f"proposal: expected a proposal, got {given!r}. Make one with fisherscore.uniform.")
     if not isinstance(description, dict):
         raise ArgumentError("proposal: its description is damaged.")
+    given = with_stored_region(description, given)
     theirs = describe_proposal(given)
     changed = [key for key in ("names", "distributions", "low", "high") if theirs[key] != description.get(key)]
     if changed:

@@ -114,7 +114,7 @@ def _run_again(simulator: Simulator, metadata: dict[str, Any], parts: list[Path]
     known = simulator.with_names(plan["proposal"]["names"]) if _at_parameters(plan) else simulator
     identity = known.identity | ({"code": known.code} if known.code else {})
     refuse_other_plan(metadata, {**metadata, "plan": {**plan, "simulator": identity}}, parts[0])
-    engine, stream = engine_for(known), Stream(plan["seed"], Purpose.TRAINING)
+    engine, stream = engine_for(known), Stream(plan["seed"], Purpose.TRAINING, short_keys="drawing" not in plan)
     for part in parts:
         with Ledger.open(part) as ledger:
             recheck = recheck_of(ledger, known, np.intersect1d(chosen, ledger.indices(OK)))

@@ -4,9 +4,8 @@ Record i is a function of (plan, i): θ from the proposal, z from the latent mod
 simulator at z, or at θ where there is no latent.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,15 @@ import jax
 import numpy as np
 
 from .._support.keys import key_of
+from .._support.precision import single_precision
 from ..errors import ArgumentError, CampaignError
-from .descriptions import describe_latent, describe_proposal, rebuild_latent
+from .descriptions import describe_latent, describe_proposal, rebuild_latent, with_stored_region
+from .drawing import Draws, Scheme
+from .execution.run import Purpose, Stream
 from .latent import AdditiveLatent, Latent, additive_latent
 from .proposal import Proposal
 from .simulations import Origin
 from .simulator import Simulator
-
-# Parameters are drawn for so many records at a time, always: one size, so that one is compiled.
-_RECORDS_AT_ONCE = 1_024
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +32,8 @@ class Plan:
     proposal: Proposal
     latent: Latent | None
     seed: int
+    sized_by_range: bool = False  # whether the latent is noise sized by the ranges of the proposal
+    scheme: Scheme = Scheme.CURRENT
 
     @classmethod
     def of(cls, simulator: Any, proposal: Any, latent: Any, seed: int) -> "Plan":
@@ -46,33 +47,57 @@ class Plan:
             raise ArgumentError(f"proposal: expected a proposal, got {proposal!r}. Make one with fisherscore.uniform.")
         model = checked_latent(latent, proposal)
         at_parameters = model is None or isinstance(model, AdditiveLatent)
-        return cls(simulator.with_names(proposal.names) if at_parameters else simulator, proposal, model, seed)
+        if at_parameters:
+            simulator.refuse_region(proposal.low, proposal.high, proposal.names)
+        named = simulator.with_names(proposal.names) if at_parameters else simulator
+        return cls(named, proposal, model, seed, sized_by_range=isinstance(latent, str))
 
     def parameters(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Draw θ, and z where there is a latent, of the given records, each from its own key."""
-        num, size = len(indices), _RECORDS_AT_ONCE
-        numbers = np.resize(np.asarray(indices, np.uint32), -(-max(num, 1) // size) * size)
-        draw, key = _draws(self.proposal) if self.latent is None else self._draws_of_latent, key_of(self.seed)
-        parts = [draw(key, numbers[start : start + size]) for start in range(0, len(numbers), size)]
-        theta, z = jax.tree.map(lambda *arrays: np.concatenate(arrays)[:num], *parts)
-        return self.proposal.in_support(theta), None if z is None else np.asarray(z, dtype=np.float64)
+        """Draw θ, and z where there is a latent, of the given records."""
+        return self._draws.parameters(indices)
 
     @cached_property
-    def _draws_of_latent(self) -> Callable[..., Any]:
-        return _compiled_draws(self.proposal, self.latent)
+    def _draws(self) -> Draws:
+        return Draws(self.scheme, self.proposal, self.latent, self.seed)
+
+    def stream(self) -> Stream:
+        """Return the random numbers of the simulator."""
+        return Stream(self.seed, Purpose.TRAINING, short_keys=self.scheme.has_short_keys)
+
+    def as_begun(self, stored: dict[str, Any]) -> "Plan":
+        """Return the plan by which a campaign can be gone on with: parameters are drawn as they were at its beginning.
+
+        Folders of version 0.1.0 do not say how they were drawn; whether JAX was set to double precision then is seen
+        from the first record.
+        """
+        plan = stored["plan"]
+        if "drawing" in plan:
+            return self
+        proposal = with_stored_region(plan["proposal"], self.proposal)
+        latent = additive_latent(proposal) if self.sized_by_range else self.latent
+        plans = [
+            replace(self, proposal=proposal, latent=latent, scheme=scheme)
+            for scheme in (Scheme.FIRST, Scheme.FIRST_IN_DOUBLE)
+        ]
+        return next((p for p in plans if p.first_parameters() == plan["first_parameters"]), plans[0])
+
+    def first_parameters(self) -> list[str]:
+        """Write down θ, and z, of the first record, in few digits, for other machines' sake."""
+        theta, z = self.parameters(np.arange(1))
+        return [f"{value:.4g}" for value in (theta[0] if z is None else np.concatenate([theta[0], z[0]]))]
 
     def metadata(self, num: int) -> dict[str, Any]:
         """Describe the plan in plain data, by which a campaign knows itself."""
-        theta, z = self.parameters(np.arange(1))
-        first = theta[0] if z is None else np.concatenate([theta[0], z[0]])
+        _, z = self.parameters(np.arange(1))
         return {
             "plan": {
-                # Tells apart latents and proposals that cannot be described; in few digits, for other machines' sake.
-                "first_parameters": [f"{value:.4g}" for value in first],
+                # Tells apart latents and proposals that cannot be described.
+                "first_parameters": self.first_parameters(),
                 "simulator": self.simulator.identity | ({"code": self.simulator.code} if self.simulator.code else {}),
                 "proposal": describe_proposal(self.proposal),
                 **describe_latent(self.latent),
                 "seed": self.seed,
+                **({"drawing": self.scheme.value} if self.scheme is Scheme.CURRENT else {}),
             },
             "num_parameters": self.proposal.num_parameters,
             "num_latents": 0 if z is None else z.shape[1],
@@ -86,27 +111,6 @@ class Plan:
         return Origin(simulator=self.simulator.name, seed=self.seed, num_simulations=num)
 
 
-@lru_cache(maxsize=32)
-def _draws(proposal: Proposal) -> Callable[..., Any]:
-    """Compile the draws of a proposal once, however many campaigns draw from it."""
-    return _compiled_draws(proposal, None)
-
-
-def _compiled_draws(proposal: Proposal, latent: Latent | None) -> Callable[..., Any]:
-    """Compile draws of θ and z, given a key and the numbers of records."""
-
-    def records(seed_key: Any, numbers: Any) -> tuple[Any, Any]:
-        def one(index: Any) -> tuple[Any, Any]:
-            theta_key, latent_key = jax.random.split(jax.random.fold_in(seed_key, index))
-            theta = proposal.draw_one(theta_key)
-            return theta, None if latent is None else latent.sample(latent_key, theta)
-
-        # One by one: in a batch, rounding depends on how many others there are.
-        return jax.lax.map(one, numbers)
-
-    return jax.jit(records)
-
-
 def checked_latent(latent: Any, proposal: Proposal) -> Latent | None:
     """Make the latent model the user asks for, and try it on shapes alone, before any simulation is run."""
     if latent is None:
@@ -118,14 +122,14 @@ def checked_latent(latent: Any, proposal: Proposal) -> Latent | None:
             f'latent: expected a latent model, "additive" or None, got {latent!r}. Use fisherscore.GaussianLatent or '
             "CustomLatent."
         )
-    theta = jax.eval_shape(proposal.draw_one, jax.random.key(0))
+    num = proposal.num_parameters
+    theta = np.zeros(num, np.float32)
     try:
-        z = jax.eval_shape(latent.sample, jax.random.key(0), theta)
-        score = jax.eval_shape(latent.score, theta, z)
+        with single_precision():
+            z = jax.eval_shape(latent.sample, key_of(0), theta)
+            score = jax.eval_shape(latent.score, theta, z)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            f"latent: does not work with the {proposal.num_parameters} parameters of the proposal: {error}"
-        ) from error
+        raise ArgumentError(f"latent: does not work with the {num} parameters of the proposal: {error}") from error
     if z.ndim != 1 or score.shape != theta.shape:
         raise ArgumentError(
             f"latent: expected z of shape (q,) and a score of shape {theta.shape}, got {z.shape} and {score.shape}."

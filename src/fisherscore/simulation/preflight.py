@@ -116,6 +116,7 @@ def check_simulator(
     """
     if not isinstance(simulator, Simulator) or not isinstance(proposal, Proposal):
         raise ArgumentError("simulator, proposal: expected a simulator and a proposal, as for fisherscore.simulate.")
+    simulator.refuse_region(proposal.low, proposal.high, proposal.names)
     num = as_count(num_runs, "num_runs", minimum=2)
     wanted = None if num_simulations is None else as_count(num_simulations, "num_simulations")
     runner = _Runner(simulator.with_names(proposal.names), Stream(as_seed(seed), Purpose.PREFLIGHT))

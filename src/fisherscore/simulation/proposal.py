@@ -4,9 +4,8 @@ A proposal says at which parameters simulations are run. It is not a prior: the 
 ∇θ log p(x | θ), does not depend on it, and a prior is chosen later, when sampling.
 """
 
-import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +15,21 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
-from .._support.arguments import as_count, as_seed, as_theta, check_names, is_name
+from .._support.arguments import as_count, as_seed, as_theta, check_names, is_name, is_traced
 from .._support.keys import key_of
+from .._support.precision import double_precision, single_precision
+from .._support.record_random import words_of_records
 from .._support.text import html_table
 from ..errors import ArgumentError
+from .quantiles import drawn, is_known, quantiles
 
 # An unbounded distribution gets as its training region the range between these quantiles.
 _TAIL = 1e-3
+# What the words of ``Proposal.sample`` are for; campaigns have other numbers.
+_SAMPLE = 100
+# A range must hold so many numbers of double precision, and its width must be such that scores, which go as one over
+# the width, can be written in single precision.
+_MIN_NUMBERS, _MIN_WIDTH, _MAX_WIDTH = 100_000, 1e-30, 1e30
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +90,8 @@ class Proposal:
         check_names(units or {}, names, "units")
         limits = np.array([_region(law) for _, law in pairs], dtype=np.float64)
         limits.setflags(write=False)
+        for name, (low, high) in zip(names, limits.tolist(), strict=True):
+            _refuse_unbearable(name, low, high)
         return cls(
             names=names,
             distributions=tuple(law for _, law in pairs),
@@ -107,7 +116,7 @@ class Proposal:
         return [(name, f"from {low:.4g} to {high:.4g} {unit}".rstrip()) for name, low, high, unit in rows]
 
     def draw_one(self, key: Array) -> Float[Array, " params"]:
-        """Draw one parameter vector.
+        """Draw one parameter vector in the precision of JAX; :meth:`sample` and campaigns draw in double precision.
 
         Args:
             key: A JAX key.
@@ -122,10 +131,21 @@ class Proposal:
             return jax.vmap(lambda key, low, high: dist.Uniform(low, high).sample(key))(keys, *ends)
         return jnp.stack([d.sample(k) for d, k in zip(self.distributions, keys, strict=True)])
 
-    def in_support(self, theta: Any) -> np.ndarray:
-        """Return draws in double precision, inside the ends of each distribution's support.
+    def at_words(self, words: np.ndarray) -> np.ndarray:
+        """Turn random words into draws, in double precision.
 
-        Draws are made in single precision, which rounds some of them just across an end.
+        Args:
+            words: Words of 64 random bits, shape (n, p).
+
+        Returns:
+            Parameters, shape (n, p).
+        """
+        return np.stack([drawn(law, words[:, i]) for i, law in enumerate(self.distributions)], axis=1)
+
+    def in_support(self, theta: Any) -> np.ndarray:
+        """Return draws of single precision in double, inside the ends of each distribution's support.
+
+        Single precision rounds some of them just across an end.
 
         Args:
             theta: Draws, shape (..., p).
@@ -147,7 +167,8 @@ class Proposal:
         Returns:
             Parameters, shape (num, p).
         """
-        return self.in_support(_draws(self)(key_of(as_seed(seed)), as_count(num, "num")))
+        rows = np.arange(as_count(num, "num"))
+        return self.at_words(words_of_records(as_seed(seed), _SAMPLE, rows, num=self.num_parameters))
 
     def log_prob(self, theta: Any) -> Any:
         """Compute the log-density.
@@ -158,8 +179,12 @@ class Proposal:
         Returns:
             Log-densities, shape (...).
         """
-        theta = jnp.asarray(as_theta(theta, self.names))
-        return sum(d.log_prob(theta[..., i]) for i, d in enumerate(self.distributions))
+        theta = as_theta(theta, self.names)
+        if is_traced(theta):
+            return sum(d.log_prob(theta[..., i]) for i, d in enumerate(self.distributions))
+        with double_precision():
+            densities = [np.asarray(d.log_prob(jnp.asarray(theta[..., i]))) for i, d in enumerate(self.distributions)]
+        return np.sum(densities, axis=0)
 
     def inside(self, theta: Any) -> Any:
         """Say whether parameters lie in the training region.
@@ -172,12 +197,6 @@ class Proposal:
         """
         theta = as_theta(theta, self.names)
         return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
-
-
-@functools.lru_cache(maxsize=32)
-def _draws(proposal: Proposal) -> Callable[..., Any]:
-    """Compile the draws of a proposal, given a key and their number."""
-    return jax.jit(lambda key, num: jax.vmap(proposal.draw_one)(jax.random.split(key, num)), static_argnums=1)
 
 
 def uniform(
@@ -276,10 +295,30 @@ def _region(law: dist.Distribution) -> tuple[float, float]:
     low, high = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
     if low is not None and high is not None:
         return float(low), float(high)
+    if is_known(law):
+        low, high = quantiles(law, np.array([_TAIL, 1 - _TAIL]))
+        return float(low), float(high)
     try:
-        quantiles = [float(law.icdf(jnp.asarray(q))) for q in (_TAIL, 1 - _TAIL)]
+        with double_precision():
+            ends = [float(law.icdf(jnp.asarray(q))) for q in (_TAIL, 1 - _TAIL)]
     except (NotImplementedError, ImportError):  # some quantile functions need packages we do not ask for
-        draws = np.asarray(law.sample(jax.random.key(0), (100_000,)))
-        quantiles = [float(q) for q in np.quantile(draws, [_TAIL, 1 - _TAIL])]
+        with single_precision():
+            draws = np.asarray(law.sample(key_of(0), (100_000,)))
+        ends = [float(q) for q in np.quantile(draws, [_TAIL, 1 - _TAIL])]
     # A half-bounded support keeps its quantile at the bound as well: the density there says little.
-    return quantiles[0], quantiles[1]
+    return ends[0], ends[1]
+
+
+def _refuse_unbearable(name: str, low: float, high: float) -> None:
+    """Refuse a region in which double precision has too few numbers, or scores cannot be written down."""
+    width = high - low
+    if width < _MIN_NUMBERS * math.ulp(max(abs(low), abs(high))):
+        raise ArgumentError(
+            f"{name}: the range from {low!r} to {high!r} is too narrow: double precision has fewer than "
+            f"{_MIN_NUMBERS:,} numbers in it. Measure the parameter from a point inside the range."
+        )
+    if not _MIN_WIDTH <= width <= _MAX_WIDTH:
+        raise ArgumentError(
+            f"{name}: expected a range between {_MIN_WIDTH:g} and {_MAX_WIDTH:g} wide, got {low!r} to {high!r}. "
+            "Measure the parameter in other units, or take its logarithm."
+        )

@@ -6,21 +6,17 @@ run in batches on the device.
 """
 
 import abc
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from .._support.arguments import as_count, as_finite, as_seed
-from .._support.keys import key_of
+from .._support.arguments import as_finite, as_seed
 from ..errors import ArgumentError, SimulationError
 from .command import Program, checked_words, existing_path, program_path
-from .execution.run import NONFINITE, OK, Outcome, Purpose, PythonFunction, RunOnce, Stream, check_same_shape
+from .execution.run import OK, Outcome, Purpose, PythonFunction, RunOnce, Stream, check_same_shape
 from .identity import current_identity, source_digest
 from .reads import Reads, read_by_function, read_by_program
 
@@ -85,6 +81,16 @@ class Simulator(abc.ABC):
         """
         del names
         return self
+
+    def refuse_region(self, low: np.ndarray, high: np.ndarray, names: Sequence[str]) -> None:
+        """Refuse a region whose parameters the simulator cannot be given as they are; by default none.
+
+        Args:
+            low: Lower ends of the region, shape (p,).
+            high: Upper ends of the region, shape (p,).
+            names: Names of the parameters.
+        """
+        del low, high, names
 
     @abc.abstractmethod
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
@@ -197,72 +203,6 @@ def block_of(outcomes: Sequence[Outcome], indices: np.ndarray, name: str) -> Blo
     )
 
 
-class JaxSimulator(Simulator):
-    """A JAX function of one (key, theta), batched on the device with ``batch_size`` records in memory at a time."""
-
-    def __init__(self, function: Callable[..., Any], name: str, batch_size: int):
-        self.function = function
-        self.name = name
-        self.batch_size = batch_size
-        self.block_size = 16 * batch_size
-        self._records, self._records_at_one_point = _compiled(function)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The function's name and source."""
-        return {"kind": "jax", "name": self.name, "source": source_digest(self.function)}
-
-    @property
-    def reads(self) -> Reads:
-        """Digests of what it reads besides its own code, by name."""
-        return read_by_function(self.function)
-
-    def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
-        """Run one block on the device in batches of one size; fewer records are padded to a power of two."""
-        num = len(parameters)
-        size = min(self.batch_size, 1 << max(num - 1, 0).bit_length())
-        pad = np.arange(-(-num // size) * size) % num
-        numbers, theta = np.asarray(indices[pad], np.uint32), np.asarray(parameters[pad], np.float32)
-        one_point = bool((theta == theta[0]).all())
-        records = self._records_at_one_point if one_point else self._records
-        key, purpose = key_of(stream.seed), np.uint32(stream.purpose)
-        batches = []
-        for start in range(0, len(pad), size):  # in turn: only one batch is in the memory of the device at a time
-            part = slice(start, start + size)
-            batch = records(key, purpose, numbers[part], theta[0] if one_point else theta[part])
-            batches.append(np.asarray(batch, dtype=np.float64))
-        x = np.concatenate(batches)[:num]
-        finite = np.isfinite(x).reshape(num, -1).all(axis=1)
-        status = np.where(finite, OK, NONFINITE)
-        messages = {int(i): "x has values that are NaN or infinite" for i in indices[~finite]}
-        return Block(x, status, messages)
-
-
-def _compiled(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compile a function of one record for batches: at many points, and at one, as forecasts need them.
-
-    At one point, what depends on θ alone is computed once a batch. Simulators made of the same function share what is
-    compiled.
-    """
-    try:
-        return _compiled_once(function)
-    except TypeError:  # an object that is called like a function, and cannot be told from another
-        return _compiled_once.__wrapped__(function)
-
-
-@functools.lru_cache(maxsize=32)
-def _compiled_once(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def records(axis: int | None, seed_key: Any, purpose: Any, indices: Any, parameters: Any) -> Any:
-        key = jax.random.fold_in(seed_key, purpose)
-
-        def one(index: Any, theta: Any) -> Any:
-            return jnp.atleast_1d(function(jax.random.fold_in(key, index), theta))
-
-        return jax.vmap(one, in_axes=(0, axis))(indices, parameters)
-
-    return jax.jit(functools.partial(records, 0)), jax.jit(functools.partial(records, None))
-
-
 def from_python(function: Callable[..., Any], *, name: str | None = None, timeout: float | None = None) -> Simulator:
     """Make a simulator of a Python function.
 
@@ -284,7 +224,7 @@ def from_python(function: Callable[..., Any], *, name: str | None = None, timeou
     >>> fs.from_python(coin).draw([0.5], seed=1).shape
     (1,)
     """
-    chosen = name or _name(_callable(function))
+    chosen = name or name_of(checked_function(function))
     identity = {"kind": "python", "name": chosen, "source": source_digest(function)}
     return OneByOneSimulator(PythonFunction(function, chosen), chosen, identity, _seconds(timeout))
 
@@ -344,32 +284,13 @@ def from_command(
     return OneByOneSimulator(program, chosen, identity)
 
 
-def from_jax(function: Callable[..., Any], *, batch_size: int = 256, name: str | None = None) -> Simulator:
-    """Make a simulator of a JAX function, run in batches on the device.
-
-    Args:
-        function: Called as ``function(key, theta)`` with a JAX key and the parameters, shape (p,); returns the data as
-            an array. It is compiled and vectorised.
-        batch_size: Runs in the memory of the device at a time.
-        name: Name in reports and campaigns; by default that of the function.
-
-    Returns:
-        A simulator.
-
-    >>> import fisherscore as fs, jax
-    >>> simulator = fs.from_jax(lambda key, theta: theta + jax.random.normal(key, theta.shape))
-    >>> simulator.draw([0.0, 1.0], seed=7).shape
-    (2,)
-    """
-    size = as_count(batch_size, "batch_size")
-    return JaxSimulator(_callable(function), name or _name(function), size)
-
-
-def _name(function: Any) -> str:
+def name_of(function: Any) -> str:
+    """Name a function."""
     return str(getattr(function, "__name__", "simulator"))
 
 
-def _callable(function: Any) -> Callable[..., Any]:
+def checked_function(function: Any) -> Callable[..., Any]:
+    """Return a function, or say that it is none."""
     if not callable(function):
         raise ArgumentError(f"function: expected something that can be called, got {function!r}.")
     return function

@@ -18,7 +18,7 @@ from ..records import Record, Records
 from ..simulator import OneByOneSimulator
 from .engine import Engine, Job, Result
 from .rerun import OtherDataError, Recheck, refusal, repeats
-from .run import BAD_OUTPUT, LOST, OK, Outcome, Purpose, Stream, check_same_shape, failure
+from .run import BAD_OUTPUT, LOST, OK, Outcome, Stream, check_same_shape, failure
 
 _NUM_FIRST = 10
 # So many runs in a row that the machine failed, and it will fail the others as well.
@@ -190,7 +190,7 @@ class _Recorder:
 
     @property
     def _stream(self) -> Stream:
-        return Stream(self.plan.seed, Purpose.TRAINING)
+        return self.plan.stream()
 
     def _job(self) -> Job:
         """Say what is to be run: the simulator at z, or at θ where there is no latent; stored records first."""

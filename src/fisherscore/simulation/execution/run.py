@@ -57,22 +57,18 @@ class Purpose(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Stream:
-    """A source of random numbers: a seed, and what they are for."""
+    """A source of random numbers: a seed, and what they are for.
+
+    Keys of JAX are made of all 64 bits of the seed; in campaigns of version 0.1.0, of the lower 32 (``short_keys``).
+    """
 
     seed: int
     purpose: Purpose
+    short_keys: bool = False
 
     def sequence(self, index: int) -> np.random.SeedSequence:
         """Return the seed sequence of record ``index``."""
         return np.random.SeedSequence(self.seed, spawn_key=(int(self.purpose), index))
-
-    def key(self) -> Any:
-        """Return the JAX key that is folded with the index of each record."""
-        import jax
-
-        from ..._support.keys import key_of
-
-        return jax.random.fold_in(key_of(self.seed), int(self.purpose))
 
 
 @dataclass(frozen=True, eq=False)
