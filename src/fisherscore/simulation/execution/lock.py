@@ -2,12 +2,25 @@
 
 import fcntl
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
 from ...errors import CampaignError
 
 LOCK = "campaign.lock"
+
+# Locks this process holds. A copy of it, forked by a simulator, shares them until it closes them: one that stays behind
+# (a daemon) would hold the campaign for as long as it runs.
+_HELD: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    for file in list(_HELD):
+        file.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
@@ -40,6 +53,7 @@ def locked(folder: Path) -> Any:
         raise CampaignError(
             f"out: {folder / LOCK} cannot be written ({error.strerror}). Make the folder writable, or choose another."
         ) from None
+    _HELD.add(file)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
