@@ -17,7 +17,7 @@ from jaxtyping import Array
 from .._support.compiling import quickly_compiled
 from .._support.progress import Advance, progress_bar
 from .adaptation import Schedule, schedule
-from .nuts_kernel import NUM_CANDIDATES, Event, Lane, first_lane, iterate, noise, refreshed
+from .nuts_kernel import NUM_CANDIDATES, Event, Lane, Surroundings, first_lane, iterate, noise, refreshed
 from .target import EVALUATIONS_PER_INTEGRAL, Lanes, random_words
 
 # Leapfrog steps between two chances to renew a mass matrix.
@@ -146,7 +146,7 @@ def _segment(lanes: Lanes, state: Lane, plan: Schedule, num_blocks: int) -> tupl
         def energy(u: Array) -> tuple[Array, Array]:
             return jax.vmap(lanes.energy_and_gradient)(u, lanes.x, lanes.anchors)
 
-        return iterate(state, random, energy, plan, fence)
+        return iterate(state, random, Surroundings(energy, lanes.target.walls), plan, fence)
 
     def block(state: Lane, _: None) -> tuple[Lane, Event]:
         state, random = jax.vmap(lambda lane: noise(lane, _BLOCK), out_axes=(0, 1))(state)

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from .adaptation import Moments, Schedule, StepSize
+from .walls import Walls, carried
 
 NUM_CANDIDATES = 32
 _NUM_SEARCH_STEPS = NUM_CANDIDATES + 60
@@ -35,6 +36,13 @@ _FIRST_DESCENT, _LONGEST_DESCENT = 0.05, 0.5
 Energy = Callable[[Array], tuple[Array, Array]]
 # A truth value the compiler does not know; None where it is not needed.
 Fence = Any
+
+
+class Surroundings(NamedTuple):
+    """What lanes move in: their energies and gradients, and the walls that all of them share."""
+
+    energy: Energy
+    walls: Walls
 
 
 class Start(NamedTuple):
@@ -172,17 +180,18 @@ def noise(lane: Lane, num: int) -> tuple[Lane, Noise]:
     return lane._replace(key=lane.key + jnp.array([0, 1], jnp.uint32)), Noise(normal, numbers[:, p:])
 
 
-def iterate(lane: Lane, random: Noise, energy: Energy, plan: Schedule, fence: Fence) -> tuple[Lane, Event]:
+def iterate(lane: Lane, random: Noise, surroundings: Surroundings, plan: Schedule, fence: Fence) -> tuple[Lane, Event]:
     """Evaluate the energy once in every lane and move all on: in the search for a start, or along a trajectory.
 
     Every array has the lanes as its first axis.
     """
-    edge, step = jax.vmap(_half_leap, (0, None))(lane, plan)
-    value, gradient = energy(edge[:, 0])
+    walls = surroundings.walls
+    edge, step = jax.vmap(_half_leap, (0, None, None))(lane, plan, walls)
+    value, gradient = surroundings.energy(edge[:, 0])
     edge = jax.vmap(_whole_leap)(lane, edge, step, gradient)
     here = jnp.concatenate([edge[:, 0], gradient, value[:, None]], axis=1)
     leaf, subtrees = _apart(fence, jax.vmap(_leaf), (lane, here, edge, random))
-    found = _apart(fence, jax.vmap(_found), (lane, here))
+    found = _apart(fence, jax.vmap(_found, (0, 0, None)), (lane, here, walls))
     moved, event = jax.vmap(_moved)(lane._replace(subtrees=subtrees), (here, edge, random), leaf, found)
     step_size, counted = _apart(fence, jax.vmap(_learned, (0, 0, None)), (lane, leaf, plan))
     moments = jax.vmap(_observed, (0, 0, 0, None))(lane, event.draw, counted, plan)
@@ -224,13 +233,13 @@ def _waits(lane: Lane, plan: Schedule) -> Array:
     return lane.transition >= plan.ends[lane.window]
 
 
-def _half_leap(lane: Lane, plan: Schedule) -> tuple[Array, Array]:
+def _half_leap(lane: Lane, plan: Schedule, walls: Walls) -> tuple[Array, Array]:
     """Move to where the energy is needed next, with the momentum of half a step; return also the step."""
     warming = lane.transition < plan.num_warmup
     size = jnp.exp(jnp.where(warming, lane.step_size.current, lane.step_size.averaged))
     step = jnp.where(lane.forward, size, -size)
     w = lane.moving[1] - step / 2 * lane.moving[2]
-    u = lane.moving[0] + jnp.where(_searching(lane), 0.0, step) * (lane.factor @ w)
+    u, w = carried(lane.moving[0], w, jnp.where(_searching(lane), 0.0, step), lane.factor, walls)
     return jnp.stack([u, w, w]), step
 
 
@@ -290,7 +299,7 @@ def _turns(left: Array, right: Array, total: Array) -> Array:
     return (left @ inner <= 0) | (right @ inner <= 0)
 
 
-def _found(lane: Lane, here: Array) -> _Found:
+def _found(lane: Lane, here: Array, walls: Walls) -> _Found:
     """Take in an evaluation of the search for a start, and say where to evaluate next."""
     p, start, best = len(lane.scale), lane.start, lane.draw
     drawing = start.number < NUM_CANDIDATES
@@ -307,7 +316,8 @@ def _found(lane: Lane, here: Array) -> _Found:
         number <= NUM_CANDIDATES, _FIRST_DESCENT / steepest, jnp.minimum(step, _LONGEST_DESCENT / steepest)
     )
     candidate = start.candidates[jnp.minimum(number, NUM_CANDIDATES - 1)]
-    u = jnp.where(number < NUM_CANDIDATES, candidate, best[:p] + step * downhill * lane.scale)
+    descended = jnp.clip(best[:p] + step * downhill * lane.scale, *walls)
+    u = jnp.where(number < NUM_CANDIDATES, candidate, descended)
     return _Found(better, jnp.where(better, penalised, start.lowest), step, u)
 
 

@@ -22,6 +22,7 @@ from .._support.rows import rows_mapped
 from ..errors import TrainingError
 from .adaptation import cholesky_factor
 from .target import EVALUATIONS_PER_INTEGRAL, Lanes, Target, random_words
+from .walls import carried
 
 # Several short moves mix better than a long one of as many steps: of 280,000 evaluations for two moons, three moves of
 # two steps leave the weight of a moon uncertain by 0.017, one move of six by 0.026.
@@ -133,7 +134,7 @@ def _round(lanes: Lanes, cloud: Cloud, words: Any, largest: Any) -> tuple[Cloud,
 
 def _mover(lanes: Lanes, factor: Array, power: Array) -> Any:
     """Return the function that evaluates all chains once and makes a leapfrog step."""
-    target, (x, anchor) = lanes.target, lanes.row(0)
+    target, (x, anchor), walls = lanes.target, lanes.row(0), lanes.target.walls
     evaluations = 1 if target.model.has_density else EVALUATIONS_PER_INTEGRAL
     at_once = max(1, target.model.rows_at_once // evaluations)
 
@@ -159,9 +160,10 @@ def _mover(lanes: Lanes, factor: Array, power: Array) -> Any:
         u, w = jnp.where(end, state[:, :p], chains.u), jnp.where(end, normal, w)
         slope = jnp.where(end, state[:, p : 2 * p], gradient) @ factor
         w = w + steps / 2 * slope
+        u, w = jax.vmap(carried, (0, 0, 0, None, None))(u, w, steps[:, 0], factor, walls)
         return _Chains(
             state=state,
-            u=u + steps * (w @ factor.T),
+            u=u,
             w=w,
             energy=jnp.where(end, new_energy, chains.energy),
             step=jnp.where(first, chains.step, renewed),

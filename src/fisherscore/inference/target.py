@@ -1,8 +1,8 @@
 """The posterior as samplers see it: an unnormalised log-density over unconstrained coordinates u.
 
-Each parameter is carried to the real line by the support of its own prior. For a model with a density the likelihood is
-its log-likelihood. A plain vector field has none; there the likelihood relative to an anchor θ_a is the line integral
-of the score,
+Each parameter is carried to the real line by the support of its own prior, except where that is uniform: there u runs
+from 0 to 1, between walls. For a model with a density the likelihood is its log-likelihood. A plain vector field has
+none; there the likelihood relative to an anchor θ_a is the line integral of the score,
 
     ℓ(θ) − ℓ(θ_a) = ∫₀¹ ŝ(θ_a + v (θ − θ_a)) · (θ − θ_a) dv,
 
@@ -19,13 +19,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Array, Float
-from numpyro.distributions.transforms import biject_to
+from numpyro.distributions.transforms import AffineTransform, biject_to
 
 from .._support.quadrature import gauss_legendre
 from ..score.model import ScoreModel
 from .estimate import maximum_likelihood
 from .priors import Laws, stacked_laws
+from .walls import Walls
 
 # Stands for the logarithm of zero. Finite, so that a tempered likelihood 0 · ℓ is 0, and small enough that the square
 # of a gradient this steep does not overflow in single precision, which would let a sampler accept anything.
@@ -62,13 +64,13 @@ class Target(eqx.Module):
 
     def constrain(self, u: Float[Array, " params"]) -> Float[Array, " params"]:
         """Map u to θ."""
-        return self._each(lambda law, v: biject_to(law.support)(v), u)
+        return self._each(lambda law, v: _bijection(law)(v), u)
 
     def constrain_with_jacobian(self, u: Float[Array, " params"]) -> tuple[Float[Array, " params"], Float[Array, ""]]:
         """Map u to θ; return θ and the logarithm of |∂θ/∂u|."""
 
         def one(law: Any, v: Array) -> tuple[Array, Array]:
-            bijection = biject_to(law.support)
+            bijection = _bijection(law)
             value = bijection(v)
             return value, bijection.log_abs_det_jacobian(v, value)
 
@@ -77,7 +79,17 @@ class Target(eqx.Module):
 
     def unconstrain(self, theta: Float[Array, " params"]) -> Float[Array, " params"]:
         """Map θ to u."""
-        return self._each(lambda law, value: biject_to(law.support).inv(value), theta)
+        return self._each(lambda law, value: _bijection(law).inv(value), theta)
+
+    @property
+    def walls(self) -> Walls:
+        """Where u ends, below and above: infinite for parameters that are carried to the whole real line."""
+
+        def ends(law: Any, _: Array) -> tuple[Array, Array]:
+            walled = isinstance(law, dist.Uniform)
+            return jnp.float32(0.0 if walled else -jnp.inf), jnp.float32(1.0 if walled else jnp.inf)
+
+        return self._each(ends, jnp.zeros(self.num_parameters))
 
     def draw_prior(self, words: Array, num: int) -> Float[Array, "num params"]:
         """Draw θ from the prior, with two random words for each parameter."""
@@ -87,7 +99,7 @@ class Target(eqx.Module):
         """Give the log prior density of u."""
 
         def one(law: Any, v: Array) -> Array:
-            bijection = biject_to(law.support)
+            bijection = _bijection(law)
             value = bijection(v)
             return law.log_prob(value) + bijection.log_abs_det_jacobian(v, value)
 
@@ -158,6 +170,13 @@ def random_words(seed: int, stream: int | tuple[int, ...], num: int) -> np.ndarr
     """Return two words for each of ``num`` keys of random numbers; the first do not depend on how many there are."""
     key = (stream,) if isinstance(stream, int) else stream
     return np.random.SeedSequence(seed, spawn_key=key).generate_state(2 * num, np.uint32).reshape(num, 2)
+
+
+def _bijection(law: Any) -> Any:
+    """Return the map from u to a parameter."""
+    if isinstance(law, dist.Uniform):
+        return AffineTransform(law.low, law.high - law.low, domain=dist.constraints.unit_interval)
+    return biject_to(law.support)
 
 
 def _bounded(value: Array) -> Array:
