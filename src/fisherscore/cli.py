@@ -146,6 +146,12 @@ def _run_stages(file: Path, stages: tuple[str, ...] | None, as_json: bool) -> No
 Command = Annotated[list[str], typer.Argument(help="The program: ./sim {input} {output}, after a --.")]
 Parameters = Annotated[list[str], typer.Option("--parameter", "-p", help="A parameter's range: name=low:high.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds after which a run is killed.")]
+NumChecked = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Stored runs repeated before a campaign is gone on with, to see that it is the same program."
+    ),
+]
 InputFormat = Annotated[str, typer.Option(help="How the program is given its parameters: json or npy.")]
 
 
@@ -167,6 +173,7 @@ def simulate(
     shard: Annotated[str | None, typer.Option(help="k/n: run the k-th of n parts, for job arrays.")] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, to run there.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random; by default 0.")] = None,
+    num_checked: NumChecked = None,
     timeout: Timeout = None,
     input_format: Annotated[
         str | None, typer.Option(help="How the program is given its parameters: json or npy; by default json.")
@@ -181,7 +188,7 @@ def simulate(
     Example: fisherscore simulate -p a=0:1 --out runs/mine --num-simulations 5000 --workers 8 -- ./sim {input} {output}
     """
     if len(command) == 1 and command[0].endswith(".toml"):
-        others = (parameter, out, num_simulations, workers, dask, seed, timeout, input_format)
+        others = (parameter, out, num_simulations, workers, dask, seed, num_checked, timeout, input_format)
         if any(value is not None for value in others):
             raise typer.BadParameter("an analysis file says all this itself; only --shard may be given.")
         with _computing():
@@ -202,8 +209,50 @@ def simulate(
         simulator = from_command(command, timeout=timeout, input_format=input_format or "json")
         ranges = uniform([_range(text) for text in parameter])
         engine = {"dask": dask} if dask else {"workers": workers or 1}
-        run_campaign(simulator, ranges, num_simulations, seed=seed or 0, out=out, shard=shard, **engine)
+        checked: dict[str, Any] = {} if num_checked is None else {"num_checked": num_checked}
+        run_campaign(simulator, ranges, num_simulations, seed=seed or 0, out=out, shard=shard, **checked, **engine)
         typer.echo(str(campaign_status(out)))
+
+
+@app.command()
+def retry(
+    target: Annotated[str, typer.Argument(help="An analysis file, or the folder of a program's campaign.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(help="The program of that campaign, after a --: ./sim {input} {output}.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", "-k", help="A kind of failures, such as timeout; by default all.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of simulations run at a time.")] = None,
+    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, to run there.")] = None,
+    num_checked: NumChecked = None,
+    timeout: Timeout = None,
+) -> None:
+    """Run failed simulations again, at the same parameters and with the same seeds; it stays known that they were.
+
+    Example: fisherscore retry analysis.toml --kind timeout
+
+    Example: fisherscore retry runs/mine --kind timeout --timeout 600 -- ./sim {input} {output}
+    """
+    kinds = kind or ["all"]
+    checked: dict[str, Any] = {} if num_checked is None else {"num_checked": num_checked}
+    with _computing():
+        from .simulation.campaign import failure_kinds
+        from .simulation.retrying import retry_program
+        from .simulation.status import campaign_status
+
+        if not target.endswith(".toml"):
+            retry_program(Path(target), command, kinds, timeout=timeout, workers=workers, dask=dask, **checked)
+            typer.echo(str(campaign_status(target)))
+            return
+        from .analysis.campaigns import run_campaigns
+        from .analysis.configuration import read_configuration
+        from .analysis.workspace import Workspace
+
+        if command or any(value is not None for value in (workers, dask, num_checked, timeout)):
+            raise typer.BadParameter("an analysis file says all this itself; only --kind may be given.")
+        workspace = Workspace(read_configuration(target), say=typer.echo)
+        run_campaigns(workspace, retry=failure_kinds(kinds, workspace.out))
 
 
 def _add_stage(stage: str, description: str) -> None:
@@ -238,12 +287,14 @@ def status(
 def merge(
     out: Annotated[Path, typer.Argument(help="Folder for the whole campaign.")],
     parts: Annotated[list[Path], typer.Argument(help="Folders of the shards.")],
+    num_checked: NumChecked = None,
 ) -> None:
     """Join the shards of a campaign, simulated as a job array, into one folder."""
     with _errors():
         from .simulation.merging import merge_campaigns
 
-        typer.echo(f"{out}: {len(merge_campaigns(out, parts)):,} simulations")
+        checked: dict[str, Any] = {} if num_checked is None else {"num_checked": num_checked}
+        typer.echo(f"{out}: {len(merge_campaigns(out, parts, **checked)):,} simulations")
 
 
 @app.command()

@@ -4,6 +4,7 @@ Before the first simulation of a new campaign the simulator is tried, and a long
 its first runs fail, so that no time is spent on simulations nobody can use.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ..fitting.checks import MAX_FAILURE_RATE
 from ..simulation.campaign import open_campaign, simulate
 from ..simulation.execution.ledger import FILE as LEDGER
 from ..simulation.execution.ledger import Ledger
-from ..simulation.execution.run import OK
+from ..simulation.execution.run import LOST, OK
 from ..simulation.merging import merge_campaigns
 from ..simulation.preflight import check_simulator
 from ..simulation.simulations import Simulations
@@ -50,14 +51,25 @@ class AnalysisCampaign:
         """Where its records are kept."""
         return self.workspace.out / self.name
 
-    def run(self, shard: str | None = None) -> None:
-        """Run the simulations that are not there yet, or those of one shard."""
-        if shard is None and self.num_simulations > _PILOT_RECORDS:
-            refuse_failures(self.workspace, self._simulate(_PILOT_RECORDS), most=_MOST_PILOT_FAILURES)
-        self._simulate(self.num_simulations, shard)
+    def run(self, shard: str | None = None, retry: Sequence[str] = ()) -> None:
+        """Run the simulations that are not there yet, or those of one shard, and kinds of failures again."""
+        if shard is None and not retry and self.num_simulations > _PILOT_RECORDS:
+            refuse_failures(self.workspace, self._pilot(), most=_MOST_PILOT_FAILURES)
+        self._simulate(self.num_simulations, shard, retry)
         self.workspace.say(str(campaign_status(self._folder_of(shard))))
 
-    def _simulate(self, num_simulations: int, shard: str | None = None) -> Simulations:
+    def _pilot(self) -> Simulations:
+        """Run the first simulations, or open them where they are there already."""
+        proposal = self.workspace.configuration.proposal
+        if (self.folder / LEDGER).exists():
+            with Ledger.open(self.folder) as ledger:
+                there, lost = ledger.indices(), ledger.indices(LOST)
+                num_there = int((there < _PILOT_RECORDS).sum() - (lost < _PILOT_RECORDS).sum())
+            if num_there == _PILOT_RECORDS:
+                return open_campaign(self.folder, proposal=proposal, first=_PILOT_RECORDS)
+        return self._simulate(_PILOT_RECORDS)
+
+    def _simulate(self, num_simulations: int, shard: str | None = None, retry: Sequence[str] = ()) -> Simulations:
         c = self.workspace.configuration
         folder = self._folder_of(shard)
         return simulate(
@@ -68,6 +80,8 @@ class AnalysisCampaign:
             seed=self.seed,
             out=folder,
             shard=shard,
+            retry=retry,
+            num_checked=c.num_checked,
             progress=self.workspace.progress,
             **c.engine,
         )
@@ -81,7 +95,8 @@ class AnalysisCampaign:
         """Put together the shards that a job array has left, unless the campaign is there already."""
         parts = sorted((self.workspace.out / "shards").glob(f"{self.name}-*-of-*"))
         if parts and not (self.folder / LEDGER).exists():
-            merge_campaigns(self.folder, parts, proposal=self.workspace.configuration.proposal)
+            c = self.workspace.configuration
+            merge_campaigns(self.folder, parts, proposal=c.proposal, simulator=c.simulator, num_checked=c.num_checked)
             self.workspace.say(f"{self.folder}: {len(parts)} shards joined")
 
     def simulations(self) -> Simulations:
@@ -98,7 +113,8 @@ class AnalysisCampaign:
     def key(self) -> str:
         """Hash what the data depend on; hashing the data themselves would take long."""
         with Ledger.open(self.folder) as ledger:
-            return digest(ledger.metadata()["plan"], self.num_simulations, ledger.counts())
+            again = [len(earlier)] if (earlier := ledger.earlier()) else []  # what was run again may be other data
+            return digest(ledger.metadata()["plan"], self.num_simulations, ledger.counts(), *again)
 
 
 def _latent_of_old_campaign(folder: Path) -> str | None:
@@ -109,8 +125,11 @@ def _latent_of_old_campaign(folder: Path) -> str | None:
         return "additive" if ledger.metadata()["plan"]["additive_noise"] else None
 
 
-def run_campaigns(workspace: Workspace, shard: str | None = None) -> None:
-    """Run all campaigns the file asks for, or one shard of each; what is done already is not done again."""
+def run_campaigns(workspace: Workspace, shard: str | None = None, retry: Sequence[str] = ()) -> None:
+    """Run all campaigns the file asks for, or one shard of each; what is done already is not done again.
+
+    Failures of the kinds in ``retry`` are.
+    """
     _try_simulator(workspace)
     campaigns = [AnalysisCampaign.training(workspace)]
     if workspace.configuration.num_test:
@@ -119,7 +138,7 @@ def run_campaigns(workspace: Workspace, shard: str | None = None) -> None:
         for campaign in campaigns:
             campaign.join_shards()
     for campaign in campaigns:
-        campaign.run(shard)
+        campaign.run(shard, retry)
 
 
 def _try_simulator(workspace: Workspace) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpyro.distributions as dist
 
 from ..errors import ArgumentError
+from ..simulation.continuing import NUM_CHECKED
 from ..simulation.jax_simulator import from_jax
 from ..simulation.proposal import Proposal
 from ..simulation.simulator import Simulator, from_command, from_python
@@ -42,6 +43,7 @@ class Configuration:
     num_test: int
     num_forecast: int
     num_posteriors: int
+    num_checked: int
     engine: dict[str, Any]
     recipe: str
     allow_failures: bool
@@ -152,6 +154,7 @@ def _budget(document: Document, proposal: Proposal) -> dict[str, Any]:
         "num_test": section.take("test", whole(_MIN_TESTS, or_zero=True), max(1000, num // 2)),
         "num_forecast": section.take("forecast", whole(min_forecast, or_zero=True), max(min_forecast, num)),
         "num_posteriors": section.take("posteriors", whole(50, or_zero=True), 100),
+        "num_checked": section.take("checked", whole(0), NUM_CHECKED),
     }
     section.finish()
     return values

@@ -81,14 +81,14 @@ def simulate(
     """
     plan = Plan.of(simulator, proposal, latent, as_seed(seed))
     num = as_count(num_simulations, "num_simulations")
-    run = _Run(engine_for(simulator, workers, dask), _shard(shard, num, out), _kinds(retry, out), progress)
+    run = Run(engine_for(simulator, workers, dask), _shard(shard, num, out), failure_kinds(retry, out), progress)
     if out is None:
         return run.in_memory(plan, num)
     return run.in_folder(plan, num, Path(out), as_count(num_checked, "num_checked", minimum=0))
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """How records of a plan are run: where, which, which failures again, and whether progress is shown."""
 
     engine: Engine
@@ -123,7 +123,7 @@ class _Run:
         return Simulations(store, plan.proposal, plan.latent, plan.origin(len(store)))
 
 
-def _kinds(retry: str | Sequence[str], out: Any) -> tuple[str, ...]:
+def failure_kinds(retry: str | Sequence[str], out: Any) -> tuple[str, ...]:
     """Check which kinds of failures are to be run again."""
     known = [kind for kind in STATUSES if kind != OK]
     kinds = (retry,) if isinstance(retry, str) else tuple(retry)

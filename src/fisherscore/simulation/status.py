@@ -1,8 +1,11 @@
 """How far a campaign is, while it runs or afterwards."""
 
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from .._support.text import duration, html_table
 from .execution.ledger import Ledger
@@ -22,6 +25,8 @@ class CampaignStatus:
         records_a_second: Speed of the latest run, or None before the first.
         seconds_left: Time the rest takes at that speed; None where nothing is left or no speed is known.
         first_failure: What the simulator said when it first failed.
+        earlier: What became of records before they were run again, in numbers.
+        num_cured: Records that were run again and succeeded.
 
     >>> import fisherscore as fs, tempfile
     >>> problem, folder = fs.problems.linear_gaussian(), tempfile.mkdtemp()
@@ -37,6 +42,8 @@ class CampaignStatus:
     records_a_second: float | None
     seconds_left: float | None
     first_failure: str
+    earlier: dict[str, int] = field(default_factory=dict)
+    num_cured: int = 0
 
     @property
     def num_done(self) -> int:
@@ -71,6 +78,9 @@ class CampaignStatus:
             kinds = ", ".join(f"{num:,} {kind}" for kind, num in self.counts.items() if kind != OK)
             lines.append(("failed:", f"{self.num_failed:,} ({self.num_failed / self.num_done:.2%}): {kinds}"))
             lines.append(("the first said:", self.first_failure[:200]))
+        if self.earlier:
+            kinds = ", ".join(f"{num:,} {kind}" for kind, num in self.earlier.items())
+            lines.append(("run again:", f"{kinds}; {self.num_cured:,} of these records have succeeded since"))
         if self.records_a_second:
             lines.append(("speed:", f"{self.records_a_second:,.3g} a second in the latest run"))
         if self.seconds_left is not None:
@@ -97,6 +107,7 @@ def campaign_status(path: str | Path) -> CampaignStatus:
     with Ledger.open(folder) as ledger:
         counts = {status: num for status in STATUSES if (num := ledger.counts().get(status))}
         metadata, runs, message = ledger.metadata(), ledger.runs(), ledger.first_message()
+        earlier, succeeded = ledger.earlier(), ledger.indices(OK)
     planned = metadata.get("num_planned") or metadata["num_simulations"]
     running = is_running(folder)
     speed = None
@@ -112,4 +123,6 @@ def campaign_status(path: str | Path) -> CampaignStatus:
         records_a_second=speed,
         seconds_left=left / speed if speed and left > 0 else None,
         first_failure=message,
+        earlier=dict(Counter(kind for _, kind, _ in earlier)),
+        num_cured=int(np.isin(succeeded, [index for index, *_ in earlier]).sum()) if earlier else 0,
     )

@@ -142,7 +142,7 @@ def run_plan(
             if len(part):
                 recorder = _Recorder(plan, keeper, part, advance=advance, recheck=recheck, fixes_shape=is_first)
                 recorder.run(engine)
-            recheck = repeat_first() if is_first and repeat_first is not None and one_by_one else None
+                recheck = repeat_first() if is_first and repeat_first is not None and one_by_one else None
             _stop_if_all_fail(plan, keeper)
 
 
