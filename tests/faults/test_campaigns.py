@@ -49,7 +49,7 @@ def with_table(table):
 def compiled(noise):
     """Make a function that has no source."""
     scope = {}
-    exec(f"def f(theta, rng): return theta + {noise} * rng.normal(size=2)", scope)  # noqa: S102
+    exec(f"def f(theta, rng): return theta + {noise} * rng.normal(size=2)", scope)
     return scope["f"]
 
 
@@ -198,7 +198,8 @@ def test_functions_of_jax_are_known_by_what_they_do(tmp_path):
 
     def make(noise):
         values = [noise]
-        return fs.from_jax(lambda key, theta: theta + values[0] * jax.random.normal(key, (2,)), name="same", batch_size=8)
+        noisy = lambda key, theta: theta + values[0] * jax.random.normal(key, (2,))  # noqa: E731
+        return fs.from_jax(noisy, name="same", batch_size=8)
 
     fs.simulate(make(1.0), BOX, 20, out=tmp_path)
     assert len(fs.simulate(make(1.0), BOX, 30, out=tmp_path)) == 30
@@ -313,7 +314,7 @@ def test_a_machine_that_fails_all_the_time_stops_the_run_and_the_same_call_goes_
         return theta + rng.normal(size=2)
 
     simulator = fs.from_python(full)
-    with pytest.raises(fs.SimulationError, match=r"The machine, not the simulator 'full'.*No space.*the same call then"):
+    with pytest.raises(fs.SimulationError, match=r"The machine, not .*'full'.*No space.*the same call then"):
         fs.simulate(simulator, BOX, 10_000, out=tmp_path, num_checked=0)
     assert len(calls) <= after + 20
     calls.extend([1] * 1000)
@@ -349,7 +350,7 @@ def test_failures_are_run_again_where_that_is_asked_for_and_it_stays_known(tmp_p
 
 def test_kinds_to_be_run_again_are_checked(tmp_path):
     simulator = fs.from_python(reads_global)
-    with pytest.raises(fs.ArgumentError, match=r'retry: expected kinds of failures among raised, .* or "all"; got \'ok\''):
+    with pytest.raises(fs.ArgumentError, match=r"retry: expected kinds of failures among raised, .* got 'ok'"):
         fs.simulate(simulator, BOX, 20, out=tmp_path, retry="ok")
     with pytest.raises(fs.ArgumentError, match="retry: expected out as well"):
         fs.simulate(simulator, BOX, 20, retry="all")
@@ -468,7 +469,7 @@ def test_a_ledger_of_an_unknown_version_is_refused_before_anything_is_simulated(
     fs.simulate(simulator, BOX, 12, out=tmp_path)
     foreign(tmp_path, **changes)
     calls.clear()
-    with pytest.raises(fs.CampaignError, match="is of schema .* Use the version of fisherscore that wrote it"):
+    with pytest.raises(fs.CampaignError, match=r"is of schema .* Use the version of fisherscore that wrote it"):
         fs.simulate(simulator, BOX, 40, out=tmp_path)
     with pytest.raises(fs.CampaignError, match="is of schema"):
         fs.merge_campaigns(tmp_path, [tmp_path])
