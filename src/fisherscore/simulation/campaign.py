@@ -105,7 +105,7 @@ class Run:
     def in_folder(self, plan: Plan, num: int, folder: Path, num_checked: int) -> Simulations:
         """Run the records that a folder does not hold yet."""
         with Ledger.create(folder, plan.metadata(num)) as ledger:
-            plan = plan.as_begun(ledger.metadata())
+            plan = plan.as_begun(ledger.metadata()) if ledger.counts() else plan
             metadata = plan.metadata(num)
             recheck = go_on(ledger, plan, metadata, len(self.indices), num_checked)
             run_plan(
