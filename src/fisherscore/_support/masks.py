@@ -13,5 +13,5 @@ def with_nan_for_masked(value: Any) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(entry, np.ma.MaskedArray | list | tuple) for entry in value):
         return [with_nan_for_masked(entry) for entry in value]
     if isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "biuf":
-        return value.astype(np.float64).filled(np.nan)
+        return np.ma.filled(value.astype(np.float64), np.nan)
     return value

@@ -56,7 +56,7 @@ def read_archive(path: Path, names: Sequence[str], texts: Sequence[str] = ()) ->
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray], about: str) -> None:
     """Write arrays and a text to a .npz file."""
     with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays, about=np.array(about))  # type: ignore[arg-type]
+        np.savez(file, allow_pickle=False, **arrays, about=np.array(about))
 
 
 def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray], about: str) -> None:
