@@ -18,6 +18,7 @@ import numpy as np
 
 from ...errors import CampaignError
 from ..records import Record, Records
+from .ledger_checks import bound_values, check_facts, check_tables, checked_runs, explained_errors, facts_of, status_of
 from .lock import identity_of, locked
 from .run import STATUSES
 
@@ -42,8 +43,6 @@ _LAYOUT = (
     "SELECT id, status, theta, latent, x, message, checksum FROM records INDEXED BY by_status WHERE status = -1",
     "SELECT id, started, latest, num_records FROM sittings LIMIT 0",
 )
-# SQLite's codes for a damaged file: a missing table, a corrupt page, no database at all.
-_DAMAGED = (1, 11, 26)
 _HEADER = struct.Struct("<qq")
 
 
@@ -84,7 +83,7 @@ class Ledger:
     def _prepare_writing(self) -> None:
         """See that what is there can be gone on with, before anything is simulated for it."""
         self._refuse_other_schema()
-        with _explained_errors(self.folder), self._connection as connection:
+        with explained_errors(self.folder / FILE), self._connection as connection:
             for query in _LAYOUT:
                 connection.execute(query).fetchall()
             connection.execute(_EARLIER)
@@ -97,6 +96,9 @@ class Ledger:
                 f"this fisherscore reads {_SCHEMA!r}, versions up to {_VERSION}. Use the version of fisherscore that "
                 "wrote it, or choose another folder."
             )
+        check_facts(metadata, self.folder / FILE)
+        with explained_errors(self.folder / FILE):
+            check_tables(self._connection, self.folder / FILE, (_TABLES, _EARLIER))
 
     @classmethod
     def open(cls, folder: Path) -> "Ledger":
@@ -129,19 +131,19 @@ class Ledger:
 
     def metadata(self) -> dict[str, Any]:
         """Return what is known of the campaign as a whole, checked against its own checksum."""
-        with _explained_errors(self.folder):
+        with explained_errors(self.folder / FILE):
             entries = dict(self._connection.execute("SELECT name, value FROM facts"))
         try:
             if _text_digest(entries.get("facts", "")) != entries.get("checksum"):
                 raise ValueError("their checksum is wrong")
-            return json.loads(entries["facts"])
-        except (KeyError, ValueError) as error:
+            return facts_of(entries["facts"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CampaignError(f"{self.folder / FILE}: its settings are damaged ({error}).") from None
 
     def set_metadata(self, **changes: Any) -> None:
         """Change some of what is known of the campaign as a whole."""
         self.refuse_removed()
-        with _explained_errors(self.folder), self._connection:
+        with explained_errors(self.folder / FILE), self._connection:
             _write_metadata(self._connection, self.metadata() | changes)
 
     def append(self, records: Sequence[Record]) -> None:
@@ -152,7 +154,7 @@ class Ledger:
         self.refuse_removed()
         values = [_packed(record) for record in records]
         now = time.time()
-        with _explained_errors(self.folder), self._connection as connection:
+        with explained_errors(self.folder / FILE), self._connection as connection:
             connection.executemany(
                 "INSERT INTO earlier SELECT id, status, message, ? FROM records WHERE id = ?",
                 [(now, record.index) for record in records],
@@ -177,22 +179,22 @@ class Ledger:
 
     def earlier(self) -> list[tuple[int, str, str]]:
         """Return what became of records before they were run again: number, status and message, oldest first."""
-        with _explained_errors(self.folder):
+        with explained_errors(self.folder / FILE):
             if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'earlier'").fetchone():
                 return []
             rows = self._connection.execute("SELECT id, status, message FROM earlier ORDER BY rowid").fetchall()
-        return [(int(index), _status(code, self.folder), str(message)) for index, code, message in rows]
+        return [(int(index), status_of(code, self.folder / FILE), str(message)) for index, code, message in rows]
 
     def add_earlier(self, outcomes: Sequence[tuple[int, str, str]]) -> None:
         """Keep what became of records before they were run again, as another ledger has it."""
         values = [(index, STATUSES.index(status), message, time.time()) for index, status, message in outcomes]
-        with _explained_errors(self.folder), self._connection as connection:
+        with explained_errors(self.folder / FILE), self._connection as connection:
             connection.executemany("INSERT INTO earlier VALUES (?, ?, ?, ?)", values)
 
     def indices(self, status: str | None = None) -> np.ndarray:
         """List the records that are there, or those with a certain status."""
         chosen = "" if status is None else f"WHERE status = {STATUSES.index(status)}"
-        with _explained_errors(self.folder):
+        with explained_errors(self.folder / FILE):
             # The index on status holds every number, and nothing else: far quicker to read than the records.
             rows = self._connection.execute(f"SELECT id FROM records INDEXED BY by_status {chosen}")  # noqa: S608
             return np.sort(np.fromiter((row[0] for row in rows), np.int64))
@@ -202,27 +204,28 @@ class Ledger:
         metadata = self.metadata()
         num_latents, num_parameters = metadata["num_latents"], metadata["num_parameters"]
         column, size = ("latent", num_latents) if num_latents else ("theta", num_parameters)
-        with _explained_errors(self.folder):
+        with explained_errors(self.folder / FILE):
             rows = self._connection.execute(f"SELECT {column} FROM records ORDER BY id")  # noqa: S608
             return np.frombuffer(b"".join(row[0] for row in rows)).reshape(-1, size)
 
     def counts(self) -> dict[str, int]:
         """Count records by what became of them."""
-        with _explained_errors(self.folder):
+        with explained_errors(self.folder / FILE):
             rows = self._connection.execute("SELECT status, count(*) FROM records GROUP BY status").fetchall()
-        return {_status(code, self.folder): int(num) for code, num in rows}
+        return {status_of(code, self.folder / FILE): int(num) for code, num in rows}
 
     def runs(self) -> list[tuple[float, float, int]]:
         """Return start, time of the latest batch and number of records of every call that simulated."""
-        with _explained_errors(self.folder):
-            return self._connection.execute("SELECT started, latest, num_records FROM sittings ORDER BY id").fetchall()
+        with explained_errors(self.folder / FILE):
+            rows = self._connection.execute("SELECT started, latest, num_records FROM sittings ORDER BY id").fetchall()
+        return checked_runs(rows, self.folder / FILE)
 
     def first_message(self) -> str:
         """Return the message of the first record that failed."""
-        with _explained_errors(self.folder):
+        with explained_errors(self.folder / FILE):
             rows = self._connection.execute("SELECT message FROM records WHERE status > 0 ORDER BY id LIMIT 1")
             row = rows.fetchone()
-        return row[0] if row else ""
+        return str(row[0]) if row else ""
 
     def read(self, indices: Sequence[int] | np.ndarray | None = None) -> Records:
         """Read and check records: all, in order, or those with the given numbers, in the order given."""
@@ -237,23 +240,23 @@ class Ledger:
             x=np.full((num, *(metadata["x_shape"] or (0,))), np.nan),
         )
         num_read = 0
-        for columns in self._select(indices):
-            if num_read == num:
-                break
-            self._unpack(columns, records, num_read)
-            num_read += 1
-        if num_read != num:
+        with explained_errors(self.folder / FILE):
+            for columns in self._select(indices):
+                if num_read < num:
+                    self._unpack(columns, records, num_read)
+                num_read += 1
+        # The numbers come from the index on status, the records do not: where one of the two is damaged they differ.
+        if num_read != num or (indices is not None and not np.array_equal(records.indices, indices)):
             raise CampaignError(f"{self.folder / FILE} holds {num_read} of {num} records asked for: it is damaged.")
         return records
 
     def _select(self, indices: Sequence[int] | np.ndarray | None) -> Iterator[tuple]:
         query = "SELECT id, status, theta, latent, x, message, checksum FROM records"
-        with _explained_errors(self.folder):
-            if indices is None:
-                yield from self._connection.execute(f"{query} ORDER BY id")
-                return
-            for index in indices:
-                yield from self._connection.execute(f"{query} WHERE id = ?", (int(index),))
+        if indices is None:
+            yield from self._connection.execute(f"{query} ORDER BY id")
+            return
+        for index in indices:
+            yield from self._connection.execute(f"{query} WHERE id = ?", (int(index),))
 
     def _unpack(self, columns: tuple, records: Records, row: int) -> None:
         """Put one record, as it is in the file, into arrays."""
@@ -263,7 +266,7 @@ class Ledger:
                 f"{self.folder / FILE}: record {index} does not agree with its checksum: what is on the disk is not "
                 "what was written. Restore the file from a copy, or delete the folder and simulate again."
             )
-        records.indices[row], records.status[row] = index, _status(code, self.folder)
+        records.indices[row], records.status[row] = index, status_of(code, self.folder / FILE)
         records.theta[row] = np.frombuffer(theta)
         if records.latent is not None:
             records.latent[row] = np.frombuffer(latent)
@@ -277,7 +280,7 @@ def _initialise(path: Path, metadata: dict[str, Any]) -> None:
     """Write an empty ledger under another name and rename it, so that it is never half made."""
     partial = path.with_name(f".{FILE}.new")
     partial.unlink(missing_ok=True)
-    with _explained_errors(path.parent), contextlib.closing(sqlite3.connect(partial)) as connection, connection:
+    with explained_errors(path), contextlib.closing(sqlite3.connect(partial)) as connection, connection:
         connection.executescript(_TABLES)
         connection.execute(_EARLIER)
         _write_metadata(connection, {"schema": _SCHEMA, "version": _VERSION, **metadata})
@@ -285,7 +288,7 @@ def _initialise(path: Path, metadata: dict[str, Any]) -> None:
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    with _explained_errors(path.parent):
+    with explained_errors(path):
         mode = "ro" if read_only else "rw"
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=30.0)
         if not read_only:
@@ -294,6 +297,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             with contextlib.suppress(sqlite3.OperationalError):
                 connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+        bound_values(connection, path)
         connection.execute("SELECT count(*) FROM facts").fetchone()
         return connection
 
@@ -336,31 +340,3 @@ def _agrees(columns: tuple) -> bool:
         return _digest(tuple(content)) == checksum
     except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
         return False  # a column has become something else
-
-
-def _status(code: int, folder: Path) -> str:
-    if not 0 <= code < len(STATUSES):
-        raise CampaignError(f"{folder / FILE}: a record has the unknown status {code}: it is damaged.")
-    return STATUSES[code]
-
-
-@contextlib.contextmanager
-def _explained_errors(folder: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ones that say what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        text = str(error)
-        if "full" in text:
-            problem = "the disk is full. What was written before is safe: make room, and run the same call again"
-        elif "I/O" in text:
-            problem = "the disk could not be read or written. What was written before is safe"
-        elif "locked" in text:
-            problem = "another process holds it"
-        elif getattr(error, "sqlite_errorcode", 11) & 0xFF not in _DAMAGED:
-            problem = "it cannot be read or written"
-        else:
-            problem = "the file is damaged. Restore it from a copy, or delete the folder and simulate again"
-        raise CampaignError(f"{folder / FILE}: {problem} (SQLite: {text}).") from error
-    except (struct.error, OverflowError, TypeError, UnicodeDecodeError) as error:
-        raise CampaignError(f"{folder / FILE}: the file is damaged ({error}).") from error
