@@ -267,9 +267,8 @@ def main() -> None:
         for kind, each in rows.items():
             for row in each:
                 if row["outcome"] not in ("refused", "loaded", "loaded in part") or row["seconds"] > MOST_SECONDS:
-                    print(
-                        f"{kind} {row['seed']} {row['damage']}: {row['outcome']}, {row['seconds']:.1f} s {row['detail']}"
-                    )
+                    where = f"{kind} {row['seed']} {row['damage']}"
+                    print(f"{where}: {row['outcome']}, {row['seconds']:.1f} s {row['detail']}")
     write_json({"benchmark": "damage", "rows": results, "versions": versions()}, options.out / "damage.json")
 
 
