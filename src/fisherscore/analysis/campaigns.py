@@ -53,13 +53,18 @@ class AnalysisCampaign:
 
     def run(self, shard: str | None = None, retry: Sequence[str] = ()) -> None:
         """Run the simulations that are not there yet, or those of one shard, and kinds of failures again."""
+        checked = self.workspace.configuration.num_checked
         if shard is None and not retry and self.num_simulations > _PILOT_RECORDS:
-            refuse_failures(self.workspace, self._pilot(), most=_MOST_PILOT_FAILURES)
-        self._simulate(self.num_simulations, shard, retry)
+            pilot = self._finished_pilot()
+            if pilot is None:
+                pilot = self._simulate(_PILOT_RECORDS, checked)
+                checked = 0  # this has just been done
+            refuse_failures(self.workspace, pilot, most=_MOST_PILOT_FAILURES)
+        self._simulate(self.num_simulations, checked, shard, retry)
         self.workspace.say(str(campaign_status(self._folder_of(shard))))
 
-    def _pilot(self) -> Simulations:
-        """Run the first simulations, or open them where they are there already."""
+    def _finished_pilot(self) -> Simulations | None:
+        """Open the first simulations where they are there already."""
         proposal = self.workspace.configuration.proposal
         if (self.folder / LEDGER).exists():
             with Ledger.open(self.folder) as ledger:
@@ -67,9 +72,11 @@ class AnalysisCampaign:
                 num_there = int((there < _PILOT_RECORDS).sum() - (lost < _PILOT_RECORDS).sum())
             if num_there == _PILOT_RECORDS:
                 return open_campaign(self.folder, proposal=proposal, first=_PILOT_RECORDS)
-        return self._simulate(_PILOT_RECORDS)
+        return None
 
-    def _simulate(self, num_simulations: int, shard: str | None = None, retry: Sequence[str] = ()) -> Simulations:
+    def _simulate(
+        self, num_simulations: int, num_checked: int, shard: str | None = None, retry: Sequence[str] = ()
+    ) -> Simulations:
         c = self.workspace.configuration
         folder = self._folder_of(shard)
         return simulate(
@@ -81,7 +88,7 @@ class AnalysisCampaign:
             out=folder,
             shard=shard,
             retry=retry,
-            num_checked=c.num_checked,
+            num_checked=num_checked,
             progress=self.workspace.progress,
             **c.engine,
         )
