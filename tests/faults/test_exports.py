@@ -210,6 +210,7 @@ def test_only_what_is_needed_is_read(tmp_path, sims):
         {"x.npy": b""},
         {"x.npy": b"\x93NUMPY\x03\x00"},
         {"about.npy": npy((), dtype="<U0")},
+        {"about.npy": npy((), b"\xff" * 8, dtype="<U2")},
     ):
         archive(tmp_path / "bad.npz", members | bad)
         refused(tmp_path / "bad.npz", "cannot be read|is damaged", proposal=BOX)

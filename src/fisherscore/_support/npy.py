@@ -41,6 +41,10 @@ def read_npy(file: BinaryIO, size: int, *, kinds: str = "biuf") -> np.ndarray:
     content = file.read(num_bytes)
     if len(content) != num_bytes:
         raise ValueError(f"it has {len(content):,} bytes of {num_bytes:,}")
+    if dtype.kind == "U":
+        content.decode(
+            "utf-32-be" if dtype.byteorder == ">" else "utf-32-le"
+        )  # NumPy does not look whether they can be
     # Bytes of the other order are turned to this machine's.
     array = np.frombuffer(content, dtype) if num_bytes else np.zeros(math.prod(shape), dtype)
     return array.astype(dtype.newbyteorder("="), copy=False).reshape(shape, order="F" if in_columns else "C")

@@ -18,6 +18,8 @@ from .execution.ledger import Ledger
 from .execution.run import OK
 from .records import Records
 
+_CHECKED_AT_ONCE = 1_000
+
 
 class Store(Protocol):
     """What :class:`~fisherscore.Simulations` asks of the place its rows are kept in."""
@@ -159,8 +161,14 @@ class CampaignStore:
         return {kind: len(indices) for kind, indices in numbers.items() if len(indices)}, next(iter(first.values()), "")
 
     def simulator_inputs(self) -> np.ndarray:
-        """Return the latent where there is one, else θ, reading no data."""
+        """Return the latent where there is one, else θ, reading no data of successes.
+
+        Failures are checked here, since nobody reads them again; successes are whenever their data are read.
+        """
         with Ledger.open(self.folder) as ledger:
+            failed = np.setdiff1d(self.indices, ledger.indices(OK), assume_unique=True)
+            for begin in range(0, len(failed), _CHECKED_AT_ONCE):
+                ledger.read(failed[begin : begin + _CHECKED_AT_ONCE])
             return ledger.simulator_inputs()[np.isin(ledger.indices(), self.indices, assume_unique=True)]
 
     def read(self, rows: np.ndarray) -> Records:

@@ -206,7 +206,10 @@ class Ledger:
         column, size = ("latent", num_latents) if num_latents else ("theta", num_parameters)
         with explained_errors(self.folder / FILE):
             rows = self._connection.execute(f"SELECT {column} FROM records ORDER BY id")  # noqa: S608
-            return np.frombuffer(b"".join(row[0] for row in rows)).reshape(-1, size)
+            values = [row[0] for row in rows]
+            if any(len(value) != 8 * size for value in values):
+                raise ValueError("a record has parameters of another number")
+            return np.frombuffer(b"".join(values)).reshape(-1, size)
 
     def counts(self) -> dict[str, int]:
         """Count records by what became of them."""
@@ -267,6 +270,9 @@ class Ledger:
                 "what was written. Restore the file from a copy, or delete the folder and simulate again."
             )
         records.indices[row], records.status[row] = index, status_of(code, self.folder / FILE)
+        num_latents = 0 if records.latent is None else records.latent.shape[1]
+        if (len(theta), len(latent)) != (8 * records.theta.shape[1], 8 * num_latents):
+            raise ValueError(f"record {index} has parameters of another number")
         records.theta[row] = np.frombuffer(theta)
         if records.latent is not None:
             records.latent[row] = np.frombuffer(latent)
