@@ -3,6 +3,7 @@
 ``benchmarks/damage.py`` does the same thousands of times, with more kinds of damage.
 """
 
+import contextlib
 import shutil
 import sqlite3
 from pathlib import Path
@@ -127,10 +128,8 @@ def test_documents_that_are_written_are_read_and_changed_ones_are_told(document,
 @given(text=st.text(max_size=60) | st.binary(max_size=60).map(lambda b: b.decode("latin-1")))
 @QUICK
 def test_any_text_is_json_or_a_value_error(text):
-    try:
+    with contextlib.suppress(ValueError):
         documents.parse(text)
-    except ValueError:
-        pass
 
 
 # ---------------------------------------------------------------------- ledgers made by somebody else
@@ -140,6 +139,10 @@ def test_any_text_is_json_or_a_value_error(text):
 def campaign(tmp_path):
     shutil.copytree(OLD / "campaign_additive", tmp_path / "c")
     return tmp_path / "c"
+
+
+def everything_in(campaign):
+    return fs.campaign_status(campaign), fs.open_campaign(campaign).x
 
 
 @pytest.mark.parametrize(
@@ -163,8 +166,7 @@ def test_ledgers_that_were_changed_are_refused(campaign, statements):
             connection.execute(statement)
     connection.close()
     with pytest.raises(fs.CampaignError):
-        fs.campaign_status(campaign)
-        assert fs.open_campaign(campaign).x is None
+        everything_in(campaign)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_forged_facts_of_a_campaign_are_refused(campaign, change):
         ledger._write_metadata(connection, documents.parse(text) | change)
     connection.close()
     with pytest.raises(fs.CampaignError):
-        assert fs.open_campaign(campaign).x is None
+        everything_in(campaign)
 
 
 def test_parameters_of_failures_are_checked_before_they_weigh_anything(campaign):
