@@ -14,8 +14,9 @@ import numpy as np
 
 from ...errors import ArgumentError, MissingExtraError, SimulationError
 from ..simulator import OneByOneSimulator
-from .engine import Job, Result, pickled
+from .engine import Job, Result
 from .run import LOST, RunOnce, Stream, failure
+from .sending import pickled
 
 # Tasks in the cluster at a time for each of its threads, and how long a task should take.
 _TASKS_A_THREAD = 3
@@ -56,7 +57,7 @@ class _Cluster:
         assert isinstance(job.simulator, OneByOneSimulator)
         self.client, self.distributed, self.job = client, distributed, job
         # Sent with every task: data scattered beforehand would be lost with the workers that hold them.
-        self.payload = pickled(job.simulator)
+        self.payload = pickled(job.simulator.run_once, job.simulator.name)
         # Records are known by their position in the job; the last of the list is sent first.
         self.unsent = list(range(len(job.indices)))[::-1]
         self.records_a_task = 1

@@ -5,14 +5,12 @@ them, which runs records in this process; others are :mod:`~fisherscore.simulati
 :mod:`~fisherscore.simulation.execution.dask`.
 """
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from ...errors import SimulationError
 from ..simulator import OneByOneSimulator, Simulator
 from .run import Outcome, Stream
 
@@ -55,16 +53,3 @@ class Here:
                 (int(i), Outcome(str(status), x if x.size else None, block.messages.get(int(i), "")))
                 for i, status, x in zip(job.indices[part], block.status, block.x, strict=True)
             ]
-
-
-def pickled(simulator: OneByOneSimulator) -> bytes:
-    """Pickle what runs a simulator once, by value where its function lives in a notebook or a script."""
-    import cloudpickle
-
-    try:
-        return cloudpickle.dumps(simulator.run_once)
-    except (TypeError, pickle.PicklingError, AttributeError) as error:
-        raise SimulationError(
-            f"The simulator {simulator.name!r} cannot be sent to another process ({error}). Let its function open "
-            "files, connections and the like itself instead of holding them."
-        ) from error

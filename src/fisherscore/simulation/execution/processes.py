@@ -23,9 +23,10 @@ import numpy as np
 
 from ...errors import SimulationError
 from ..simulator import OneByOneSimulator
-from .engine import Job, Result, pickled
+from .engine import Job, Result
 from .run import BAD_OUTPUT, LOST, NONZERO_EXIT, SIGNAL, TIMEOUT, Outcome, failure, signal_name
 from .running_time import RunningTime
+from .sending import pickled
 from .worker import PIPES_LOST, packed, unpacked
 from .worker_process import Guardian, Task, WorkerProcess
 
@@ -69,7 +70,7 @@ class _WorkerPool:
 
     def __init__(self, simulator: OneByOneSimulator, num_workers: int, job: Job):
         self.simulator, self.job = simulator, job
-        self.payload = pickled(simulator)
+        self.payload = pickled(simulator.run_once, simulator.name)
         self.num_workers = min(num_workers, len(job.indices))
         self.unsent = deque(range(len(job.indices)))  # positions in the job
         self.position = {int(index): position for position, index in enumerate(job.indices)}
