@@ -1,11 +1,13 @@
-"""Kill a campaign's coordinator and its workers at random moments, and compare the data with an undisturbed run.
+"""Kill and stop a campaign's coordinator and its workers at random moments; compare the data with an undisturbed run.
 
-The simulator writes a line to a log whenever it is run, so that what is run again can be counted.
+Stops last longer than the simulator's time limit, which must not cost a record. The simulator writes a line to a log
+whenever it is run, so that what is run again can be counted.
 
-    python benchmarks/kills.py                    # 50 kills of the coordinator, 100 of workers: some five minutes
+    python benchmarks/kills.py         # 50 kills of the coordinator, 100 of workers, as many stops: some seven minutes
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,6 +23,8 @@ import fisherscore as fs
 from fisherscore._support.versions import versions, write_json
 
 NUM_WORKERS = 4
+# For so many seconds a process is stopped: longer than the time limit of a run below.
+STOPPED = (1.2, 1.8)
 CAMPAIGN = """
 import sys, time
 import numpy as np
@@ -37,7 +41,7 @@ def slow(theta, rng):
     return theta + rng.normal(size=3)
 
 sims = fs.simulate(
-    fs.from_python(slow, name="slow"), fs.uniform(a=(0.0, 1.0)), num, seed=5,
+    fs.from_python(slow, name="slow", timeout=1.0), fs.uniform(a=(0.0, 1.0)), num, seed=5,
     out=None if folder == "-" else folder, workers=workers or None, progress=False,
 )
 if folder == "-":
@@ -85,30 +89,41 @@ def left_over(log: Path) -> int:
     return num
 
 
-def compare(folder: Path, log: Path, reference: dict[str, np.ndarray], kills: int) -> dict[str, Any]:
+def compare(folder: Path, log: Path, reference: dict[str, np.ndarray], kills: int, stops: int) -> dict[str, Any]:
     """Hold a campaign against the undisturbed run."""
     sims = fs.open_campaign(folder)
     same = all(np.array_equal(getattr(sims, k), reference[k], equal_nan=k == "x") for k in reference)
     runs = len(log.read_text().splitlines())
     return {
         "kills": kills,
+        "stops": stops,
         "identical": bool(same and len(sims) == len(reference["x"])),
         "records": len(sims),
+        "timeouts": int((sims.status == "timeout").sum()),
         "run_again": runs - len(sims),
         "left_over": left_over(log),
     }
 
 
 def kill_coordinator(scratch: Path, num: int, kills: int, reference: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Kill the coordinator at random moments until it has been killed often enough; then let it finish."""
+    """Kill the coordinator at random moments until it has been killed often enough; then let it finish.
+
+    Half of the times it is stopped first, and killed a moment after it goes on.
+    """
     log, folder, rng = scratch / "coordinator", scratch / "a", np.random.default_rng(1)
-    done = 0
+    done = stops = 0
     while done < kills:
         process = start(log, folder, num)
         seen = len(log.read_text()) if log.exists() else 0
         while process.poll() is None and (not log.exists() or len(log.read_text()) == seen):
             time.sleep(0.01)  # until it simulates
         time.sleep(rng.uniform(0.0, 0.6))
+        if process.poll() is None and rng.uniform() < 0.5:
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(rng.uniform(*STOPPED))
+            process.send_signal(signal.SIGCONT)
+            stops += 1
+            time.sleep(rng.uniform(0.0, 0.3))
         if process.poll() is not None:
             break
         process.send_signal(signal.SIGKILL)
@@ -116,20 +131,36 @@ def kill_coordinator(scratch: Path, num: int, kills: int, reference: dict[str, n
         done += 1
     if start(log, folder, num).wait():
         raise SystemExit("the last run failed")
-    return compare(folder, log, reference, done)
+    return compare(folder, log, reference, done, stops)
 
 
 def kill_workers(scratch: Path, num: int, kills: int, reference: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Kill workers at random moments while the coordinator runs."""
+    """Kill and stop workers at random moments while the coordinator runs."""
     log, folder, rng = scratch / "workers", scratch / "b", np.random.default_rng(2)
-    process, done = start(log, folder, num), 0
+    process, done, stops = start(log, folder, num), 0, 0
+    stopped: dict[int, float] = {}  # workers, and when they go on
     while process.poll() is None:
+        for worker in [w for w, until in stopped.items() if until < time.monotonic()]:
+            send(worker, signal.SIGCONT)
+            del stopped[worker]
         alive = children(process.pid)
         if done < kills and log.exists() and alive:
-            os.kill(int(rng.choice(alive)), signal.SIGKILL)
-            done += 1
+            worker = int(rng.choice(alive))
+            if rng.uniform() < 0.5 and worker not in stopped:
+                send(worker, signal.SIGSTOP)
+                stopped[worker] = time.monotonic() + rng.uniform(*STOPPED)
+                stops += 1
+            else:
+                send(worker, signal.SIGKILL)
+                done += 1
         time.sleep(rng.uniform(0.05, 0.3))
-    return compare(folder, log, reference, done)
+    return compare(folder, log, reference, done, stops)
+
+
+def send(process: int, number: int) -> None:
+    """Send a signal to a process that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)
 
 
 def main() -> None:

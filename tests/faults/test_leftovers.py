@@ -1,7 +1,11 @@
-"""Processes that a simulator forks: a copy that returns as well, a daemon that stays behind."""
+"""Processes that a simulator forks, a copy that returns as well or a daemon that stays behind; a cluster that dies."""
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 
 import numpy as np
@@ -82,3 +86,51 @@ def test_a_daemon_does_not_hold_the_campaign(tmp_path):
     finally:
         os.kill(int(numbers.read_text()), signal.SIGKILL)
         os.waitpid(int(numbers.read_text()), 0)
+
+
+SCHEDULER = """
+import asyncio, sys
+from distributed import Scheduler, Worker
+
+async def main():
+    async with Scheduler(port=0, dashboard_address=None) as scheduler:
+        async with Worker(scheduler.address, nthreads=1, dashboard_address=None):
+            print(scheduler.address, flush=True)
+            await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_the_death_of_a_dask_scheduler_is_explained_and_loses_nothing(tmp_path):
+    def slow(theta, rng):
+        time.sleep(0.02)
+        return calm(theta, rng)
+
+    cluster = subprocess.Popen([sys.executable, "-c", SCHEDULER], stdout=subprocess.PIPE, text=True)
+    address = cluster.stdout.readline().strip()
+
+    def kill_it_amid_the_campaign():
+        with contextlib.suppress(fs.CampaignError):
+            while fs.campaign_status(tmp_path).num_done < 20:
+                time.sleep(0.05)
+            return cluster.kill()
+        time.sleep(0.2)  # there is none yet
+        return kill_it_amid_the_campaign()
+
+    threading.Thread(target=kill_it_amid_the_campaign, daemon=True).start()
+    started = time.monotonic()
+    with pytest.raises(
+        fs.SimulationError, match="dask: the cluster failed, or the connection to its scheduler was lost"
+    ):
+        fs.simulate(fs.from_python(slow), BOX, 5_000, dask=address, out=tmp_path)
+    assert time.monotonic() - started < 60
+    cluster.communicate()
+    num_done = len(fs.open_campaign(tmp_path))
+    assert 0 < num_done < 5_000
+    assert (fs.open_campaign(tmp_path).status == "ok").all()
+    sims = fs.simulate(fs.from_python(slow), BOX, num_done + 10, out=tmp_path)
+    np.testing.assert_array_equal(sims.x, fs.simulate(fs.from_python(calm), BOX, num_done + 10).x)
+    with pytest.raises(fs.SimulationError, match="dask: there is no scheduler at"):
+        fs.simulate(fs.from_python(calm), BOX, 10, dask="nosuch://somewhere:1")

@@ -8,12 +8,13 @@ import numpy as np
 
 from .._support.arguments import as_count, as_seed
 from .._support.text import duration, html_table
-from ..errors import ArgumentError
+from ..errors import ArgumentError, SimulationError
 from .execution.dispatch import engine_for
-from .execution.engine import Job
+from .execution.engine import Here, Job
+from .execution.processes import Workers
 from .execution.run import OK, Outcome, Purpose, Stream
 from .proposal import Proposal
-from .simulator import Simulator
+from .simulator import OneByOneSimulator, Simulator
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def check_simulator(
 ) -> SimulatorCheck:
     """Run a simulator a few times over the proposal and report what one should know before a campaign.
 
-    Programs, and functions with a time limit, are run in a worker process, so that whatever they do stays there.
+    Programs, and functions with a time limit, are run in a worker process, so that whatever they do stays there. Other
+    functions are run in this process and once more in a worker, as a campaign with ``workers`` would run them.
 
     Args:
         simulator: The simulator to try.
@@ -137,7 +139,11 @@ def check_simulator(
         seconds_a_run=runner.seconds,
         num_simulations=wanted,
         seconds_in_all=None if wanted is None else wanted * runner.seconds,
-        problems=tuple(dict.fromkeys(_problems(outcomes, repeatable, first[0], other))),
+        problems=tuple(
+            dict.fromkeys(
+                [*_problems(outcomes, repeatable, first[0], other), *runner.trial(theta[:1], first[0], repeatable)]
+            )
+        ),
         noiseless=_same_data(first[0], other) and not _are_counts(first[0]),  # counts may agree by chance
     )
 
@@ -170,6 +176,25 @@ class _Runner:
         (started, before), (ended, after) = marks[1 if len(marks) > 2 else 0], marks[-1]
         self.seconds = min(self.seconds, (ended - started) / (after - before))
         return [outcomes[int(i)] for i in indices]
+
+    def trial(self, theta: np.ndarray, here: Outcome, repeatable: bool | None) -> list[str]:
+        """Run the first record in a worker, if that was not done; say what is wrong, or other than here."""
+        if not isinstance(self.simulator, OneByOneSimulator) or self.engine != Here():
+            return []
+        job = Job(self.simulator, np.arange(1), theta, self.stream)
+        try:
+            ((_, there),) = [result for results in Workers(1).run(job) for result in results]
+        except SimulationError as error:
+            return [f"workers cannot run it, this process can. {error}"]
+        if here.status == OK and there.status != OK:
+            return [f"in a worker, unlike here, a run failed ({there.status}): {there.message}"]
+        if repeatable and not _same_data(here, there):
+            return [
+                "a worker gives other data for the same seed: it depends on what was run before, or on a module whose "
+                "globals are not what they are after its import. Pass such values to the function, by a closure or by "
+                "functools.partial"
+            ]
+        return []
 
 
 def _problems(outcomes: list[Outcome], repeatable: bool | None, first: Outcome, other: Outcome) -> list[str]:

@@ -4,18 +4,21 @@ Dask itself runs again what a dead worker was busy with; a record that has kille
 time and memory are those of the cluster, except for programs, which bring their own.
 """
 
+import asyncio
+import concurrent.futures
 import pickle
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, MissingExtraError, SimulationError
+from ...errors import ArgumentError, FisherScoreError, FisherScoreWarning, MissingExtraError, SimulationError
 from ..simulator import OneByOneSimulator
 from .engine import Job, Result
-from .run import LOST, RunOnce, Stream, failure
+from .run import LOST, Outcome, RunOnce, Stream, failure, interrupted, text_of
 from .sending import pickled
 
 # Tasks in the cluster at a time for each of its threads, and how long a task should take.
@@ -37,17 +40,43 @@ class Dask:
             raise SimulationError("dask: a JAX simulator runs in batches on the device. Leave dask out.")
         if not len(job.indices):
             return
+        if job.simulator.timeout is not None:
+            warnings.warn(
+                "dask: the time limit of a function is not held by a cluster, so a run that hangs is never ended. Use "
+                "workers, or limit the time in the function itself.",
+                FisherScoreWarning,
+                stacklevel=2,
+            )
         try:
             import distributed
         except ImportError:
             raise MissingExtraError("dask: install it with: pip install 'fisherscore[dask]'") from None
         if isinstance(self.where, distributed.Client):
-            yield from _Cluster(self.where, distributed, job).outcomes()
+            yield from _explained(_Cluster(self.where, distributed, job))
             return
         if not isinstance(self.where, str):
             raise ArgumentError(f"dask: expected a dask.distributed client or an address, got {self.where!r}.")
-        with distributed.Client(self.where, timeout="30s") as client:
-            yield from _Cluster(client, distributed, job).outcomes()
+        try:
+            client = distributed.Client(self.where, timeout="30s")
+        except (OSError, TimeoutError, ValueError) as error:
+            raise SimulationError(f"dask: there is no scheduler at {self.where!r} ({error}). Is it running?") from None
+        with client:
+            yield from _explained(_Cluster(client, distributed, job))
+
+
+def _explained(cluster: "_Cluster") -> Iterator[list[Result]]:
+    """Yield outcomes; say what has happened where the cluster fails."""
+    try:
+        yield from cluster.outcomes()
+    except FisherScoreError:
+        raise
+    # Which errors the loss of a scheduler leads to differs between versions, and between moments.
+    except (Exception, concurrent.futures.CancelledError, asyncio.CancelledError) as error:
+        raise SimulationError(
+            f"dask: the cluster failed, or the connection to its scheduler was lost ({type(error).__name__}: "
+            f"{text_of(error)}). Nothing that came in before is lost: start the cluster again and run the same call, "
+            "which goes on where it stopped."
+        ) from error
 
 
 class _Cluster:
@@ -75,12 +104,18 @@ class _Cluster:
                 self.tried_alone.add(self.suspects[-1])
                 self._send([self.suspects.pop()])
             if not self.waiting.has_ready():
+                self._refuse_lost_scheduler()
                 time.sleep(_POLL_SECONDS)
                 yield []
                 continue
             results = self._results(next(self.waiting))
             num_left -= len(results)
             yield results
+
+    def _refuse_lost_scheduler(self) -> None:
+        """Stop when the client has given the scheduler up: nothing will come any more."""
+        if self.client.status not in ("running", "connecting"):
+            raise ConnectionError(f"the client is {self.client.status}")
 
     def _submit(self) -> None:
         threads = max(1, sum(self.client.nthreads().values()))
@@ -112,6 +147,8 @@ class _Cluster:
                 return []
             message = "the Dask workers that ran it died; see their logs"
             return [(int(self.job.indices[positions[0]]), failure(LOST, message))]
+        if [index for index, _ in results] != self.job.indices[positions].tolist():
+            raise SimulationError("dask: a worker gave results for other records than it was asked for.")
         seconds_a_record = max(seconds / len(positions), 1e-6)
         self.records_a_task = int(np.clip(_SECONDS_A_TASK / seconds_a_record, 1, _MAX_RECORDS_A_TASK))
         return results
@@ -123,5 +160,13 @@ def _run_records(
     """Run some records; on a worker of the cluster."""
     run_once: RunOnce = pickle.loads(payload)  # noqa: S301  from the coordinator
     started = time.perf_counter()
-    results = [(int(i), run_once(row, stream.sequence(int(i)))) for i, row in zip(indices, parameters, strict=True)]
+    results = [(int(i), _run(run_once, row, stream, int(i))) for i, row in zip(indices, parameters, strict=True)]
     return time.perf_counter() - started, results
+
+
+def _run(run_once: RunOnce, row: np.ndarray, stream: Stream, index: int) -> Outcome:
+    """Run one record; Dask's workers are told to stop by other ways than an interrupt of a task."""
+    try:
+        return run_once(row, stream.sequence(index))
+    except KeyboardInterrupt as error:
+        return interrupted(error)
