@@ -294,6 +294,9 @@ def test_a_file_is_never_half_written(sims, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fails)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(fs.ArgumentError, match=r"cannot be written: .*No space"):
         fs.export_simulations(sims, tmp_path / "s.npz")
     assert not list(tmp_path.iterdir())
+    for call in (lambda name: fs.export_simulations(sims, name), fs.import_simulations):
+        with pytest.raises(fs.ArgumentError, match="can be no file: File name too long"):
+            call(tmp_path / ("a" * 300 + ".npz"))

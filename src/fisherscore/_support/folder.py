@@ -83,8 +83,8 @@ def write_folder(
     content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     sha256 = hashlib.sha256(content).hexdigest()
     document = signed({"schema": kind.schema, "version": kind.version, **fields, ARRAYS_HASH: sha256})
-    _refuse_links(target)
     with _explained(target, "written"):
+        _refuse_links(target)
         made = [folder for folder in (target, *target.parents) if not folder.exists()]
         target.mkdir(parents=True, exist_ok=True)
     try:

@@ -66,7 +66,10 @@ class Checkpoint:
 
     def exists(self) -> bool:
         """Whether there is something to go on from."""
-        return (self.path / _KIND.document).exists()
+        try:
+            return (self.path / _KIND.document).exists()
+        except OSError as error:
+            raise ModelFolderError(f"checkpoint: {self.path} cannot be read: {error.strerror or error}.") from None
 
     def write_sometimes(self, state: State, losses: list[np.ndarray], every_seconds: float = 10.0) -> None:
         """Write unless that was done a moment ago."""

@@ -65,9 +65,12 @@ def export_simulations(sims: Simulations, path: str | Path) -> None:
         "messages": _messages_by_row(sims),
         "sha256": {name: _digest(array) for name, array in arrays.items()},
     }
-    with whole_file(target) as partial:
-        write = write_npz if target.suffix == ".npz" else write_hdf5
-        write(partial, arrays, written(signed(about)))
+    write = write_npz if target.suffix == ".npz" else write_hdf5
+    try:
+        with whole_file(target) as partial:
+            write(partial, arrays, written(signed(about)))
+    except OSError as error:
+        raise ArgumentError(f"path: {target} cannot be written: {error}. Make room, or choose another place.") from None
 
 
 def _messages_by_row(sims: Simulations) -> dict[str, str]:
@@ -243,6 +246,12 @@ def _checked(path: str | Path) -> Path:
     target = Path(path)
     if target.suffix not in _SUFFIXES:
         raise ArgumentError(f"path: expected a name ending in {', '.join(_SUFFIXES)}, got {target.name!r}.")
+    try:
+        target.exists()
+    except OSError as error:
+        raise ArgumentError(
+            f"path: {target.name[:60]!r} can be no file: {error.strerror}. Choose another name."
+        ) from None
     return target
 
 
