@@ -1,10 +1,12 @@
 """Simulators as people write them reach worker processes, or the error names the global that cannot travel."""
 
+import importlib
 import pickle
 import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 import fisherscore as fs
@@ -143,14 +145,40 @@ def test_a_trial_tries_what_workers_will_do():
     assert not fs.check_simulator(fs.from_python(lambda theta, rng: theta + rng.normal(size=1)), BOX).problems
 
 
-def test_a_trial_sees_that_workers_give_other_data(tmp_path, monkeypatch):
-    (tmp_path / "a_users_module.py").write_text(
-        "SCALE = 1.0\ndef simulator(theta, rng):\n    return SCALE * (theta + rng.normal(size=1))\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    import a_users_module
+MODULE = """
+SCALE, TABLE, calls = 1.0, [1.0], 0
 
-    assert not fs.check_simulator(fs.from_python(a_users_module.simulator), BOX).problems
-    a_users_module.SCALE = 2.0
-    (problem,) = fs.check_simulator(fs.from_python(a_users_module.simulator), BOX).problems
+def helper(theta):
+    global calls
+    calls += 1
+    return SCALE * theta * TABLE[0]
+
+def simulator(theta, rng):
+    return helper(theta) + rng.normal(size=1)
+"""
+
+
+@pytest.fixture
+def users_module(tmp_path, monkeypatch):
+    (tmp_path / "a_users_module.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("a_users_module")
+    del sys.modules["a_users_module"]
+
+
+def test_globals_a_script_has_set_reach_the_workers(users_module):
+    from fisherscore.simulation.execution.plain_globals import plain_globals
+
+    users_module.SCALE = 2.0
+    simulator = fs.from_python(users_module.simulator)
+    here = fs.simulate(simulator, BOX, 3)
+    np.testing.assert_array_equal(fs.simulate(simulator, BOX, 3, workers=1).x, here.x)
+    assert plain_globals(users_module.simulator) == [("a_users_module", "SCALE", 2.0)]
+
+
+def test_a_trial_sees_that_workers_give_other_data(users_module):
+    simulator = fs.from_python(users_module.simulator)
+    assert not fs.check_simulator(simulator, BOX).problems
+    users_module.TABLE[0] = 2.0
+    (problem,) = fs.check_simulator(simulator, BOX).problems
     assert "a worker gives other data for the same seed" in problem

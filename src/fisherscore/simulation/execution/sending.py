@@ -1,9 +1,9 @@
 """How a simulator travels to another process: by name where it can be imported there, else by value.
 
-Functions of modules go by name, those of a notebook, of a script or of a file loaded by its path by value, with the
-globals they use. Of these, modules (and what stands for a module) go by name. What can neither be pickled nor imported,
-such as an open library or a lock at the top of a file, is made anew by running that file as a module in the worker,
-where its author has provided for that; else the error names it.
+Functions of modules go by name, with the plain globals they read; those of a notebook, of a script, or of a file loaded
+by its path go by value, with the globals they use. Of these, modules, and what stands for a module, go by name. What
+can neither be pickled nor imported, such as an open library or a lock at the top of a file, is made anew by running
+that file as a module in the worker, where its author has provided for that; else the error names it.
 """
 
 import ast
@@ -22,6 +22,7 @@ from typing import Any
 import cloudpickle
 
 from ...errors import SimulationError
+from .plain_globals import WithGlobals, plain_globals
 
 # How deep to look for what cannot be pickled: functions that call functions, and objects in objects.
 _DEPTH = 8
@@ -33,7 +34,7 @@ def pickled(run_once: Any, name: str) -> bytes:
     """Pickle what runs a simulator once, so that a fresh process can load it."""
     function = getattr(run_once, "function", run_once)
     with _by_value_where_no_name_leads(function):
-        return _pickled(run_once, function, name)
+        return _pickled(WithGlobals(run_once, plain_globals(function)), function, name)
 
 
 def _pickled(run_once: Any, function: Any, name: str) -> bytes:
