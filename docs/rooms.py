@@ -20,6 +20,7 @@ ROOMS = (
     "score",
     "fitting",
     "inference",
+    "inference/priors",
     "problems",
     "analysis",
     "experiments",

@@ -45,6 +45,12 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .inference.forecasting import forecast_grid as forecast_grid
     from .inference.posterior import Posterior as Posterior
     from .inference.posteriors import Posteriors as Posteriors
+    from .inference.priors.density import DensityPrior as DensityPrior
+    from .inference.priors.density import prior_from_density as prior_from_density
+    from .inference.priors.given import RestrictedPrior as RestrictedPrior
+    from .inference.priors.given import restricted_prior as restricted_prior
+    from .inference.priors.samples import SamplePrior as SamplePrior
+    from .inference.priors.samples import prior_from_samples as prior_from_samples
     from .inference.sampling import sample as sample
     from .inference.sampling import sample_many as sample_many
     from .score.combined import CombinedScore as CombinedScore
@@ -104,6 +110,9 @@ _HOMES = {
     "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
+    "inference.priors.density": ("DensityPrior", "prior_from_density"),
+    "inference.priors.given": ("RestrictedPrior", "restricted_prior"),
+    "inference.priors.samples": ("SamplePrior", "prior_from_samples"),
     "inference.posteriors": ("Posteriors",),
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),

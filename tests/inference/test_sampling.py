@@ -260,7 +260,7 @@ def test_the_likelihood_as_a_log_density_in_blackjax(learned):
         ({"prior": {"sigma8": dist.Normal(0, 1)}}, "prior: unknown parameter name 'sigma8'"),
         ({"prior": {"theta1": (0, 1)}}, r"prior\['theta1'\]: expected a proper scalar continuous"),
         ({"prior": {"theta1": dist.Poisson(1.0)}}, r"prior\['theta1'\]: expected a proper scalar continuous"),
-        ({"prior": dist.Normal(0, 1)}, "prior: expected a mapping"),
+        ({"prior": dist.Normal(0, 1)}, r"prior: expected a proper continuous NumPyro distribution over 2 parameters"),
         ({"method": "gibbs"}, 'method: expected "nuts" or "smc"'),
         ({"prior": {"theta1": dist.Delta(0.3)}}, r"prior\['theta1'\]: expected a proper scalar"),
         ({"x_obs": np.zeros((0, 2))}, "x_obs: expected at least one observation"),

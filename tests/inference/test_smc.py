@@ -62,6 +62,15 @@ def test_moves_that_are_always_accepted_are_found_out(monkeypatch):
     assert abs(theta[theta[:, 0] > 0].std() / 0.1 - 1) > 0.15
 
 
+def test_the_width_of_one_gaussian_is_right():
+    """Moves must be reversible: a last half step of another length than the first made widths 4 % too small."""
+    region = fs.uniform(a0=(-20.0, 20.0), a1=(-20.0, 20.0))
+    model = fs.FunctionScore(region, (1,), log_likelihood=lambda t, x: -0.5 * (t @ t) + 0 * x.sum())
+    lanes = Lanes.of(Target.of(model, [dist.Normal(0.5, 1.0)] * 2), np.zeros((1, 1)))
+    widths = [tempered_particles(lanes, seed, num_particles=2000).theta.std(axis=0) for seed in range(10)]
+    assert (np.abs(np.mean(widths, axis=0) * np.sqrt(2) - 1) < 0.02).all()
+
+
 def test_same_seed_same_particles():
     one, two, three = (tempered_particles(two_modes(1), seed, num_particles=500).theta for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, two)

@@ -8,9 +8,9 @@ import pytest
 from numpyro.distributions.transforms import biject_to
 
 import fisherscore as fs
-from fisherscore.inference import target
 from fisherscore.inference.convergence import convergence
 from fisherscore.inference.nuts import sample_lanes
+from fisherscore.inference.priors import blocks
 from fisherscore.inference.smc import tempered_particles
 from fisherscore.inference.target import Lanes, Target
 from fisherscore.inference.walls import carried
@@ -86,7 +86,7 @@ def test_a_posterior_cut_off_at_a_corner():
 
 def test_coordinates_without_walls_are_slower(monkeypatch):
     """The control: with the edges stretched to infinity, the same chains are worth a fraction."""
-    monkeypatch.setattr(target, "_bijection", lambda law: biject_to(law.support))
+    monkeypatch.setattr(blocks, "_bijection", lambda law: biject_to(law.support))
     monkeypatch.setattr(Target, "walls", (np.full(2, -np.inf, np.float32), np.full(2, np.inf, np.float32)))
     jax.clear_caches()
     stretched = sample_lanes(ridge(), 0, num_warmup=500, num_samples=500)

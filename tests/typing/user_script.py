@@ -85,6 +85,10 @@ summary: fs.Summary = fs.compress(model, [0.5, 2.5])
 numbers: np.ndarray = summary(sims.x)
 posterior: fs.Posterior = fs.sample(model, sims.x[0], prior={"a": dist.Normal(0.5, 0.1)}, method="nuts")
 print(posterior.samples.mean(axis=0), posterior.to_arviz(), posterior.to_getdist())
+chain_prior: fs.SamplePrior = fs.prior_from_samples(posterior, ["a"], ranges={"a": (0.0, 1.0)})
+any_prior: fs.DensityPrior = fs.prior_from_density(lambda theta: -(theta[0] ** 4), "b")
+triangle: fs.RestrictedPrior = fs.restricted_prior({("a",): chain_prior, "b": any_prior}, "a + 2*b <= 6")
+print(fs.sample(model, sims.x[0], prior=triangle).mean, chain_prior.discrepancy)
 many: fs.Posteriors = fs.sample_many(model, sims.x[:10], num_chains=2)
 some: fs.Posteriors = many[2:4]
 fifth: fs.Posterior = many[4]

@@ -126,7 +126,7 @@ def _first_lanes(lanes: Lanes, keys: tuple[Any, Any]) -> Lane:
     """Draw what chains may start from out of the prior; draws inside the training region come first."""
     target, num = lanes.target, lanes.num_lanes
     prior_keys, lane_keys = keys
-    theta = target.draw_prior(prior_keys, num * NUM_CANDIDATES)
+    theta = target.draw_base(prior_keys, num * NUM_CANDIDATES)
     u = jax.vmap(target.unconstrain)(theta)
     inside = ((theta >= target.model.low) & (theta <= target.model.high)).all(axis=1)
     usable = jnp.isfinite(u).all(axis=1)

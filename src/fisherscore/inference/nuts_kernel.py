@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from .adaptation import Moments, Schedule, StepSize
+from .target import OUTSIDE
 from .walls import Walls, carried
 
 NUM_CANDIDATES = 32
@@ -365,7 +366,8 @@ def _moved(lane: Lane, new: tuple[Array, Array, Noise], leaf: _Leaf, found: _Fou
         num_leaves=jnp.where(renewed, 0, lane.num_leaves + 1),
         stale=lane.stale & ~begins,
     )
-    return moved, Event(leaf.ended, leaf.diverged, draw)
+    # To meet an edge of the support is no sign of a density that cannot be followed.
+    return moved, Event(leaf.ended, leaf.diverged & (here[-1] < -OUTSIDE / 2), draw)
 
 
 def _learned(lane: Lane, leaf: _Leaf, plan: Schedule) -> tuple[StepSize, Array]:

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from .posterior import (
     Posterior,
 )
 from .posteriors import Posteriors
-from .priors import prior_laws, support_of
+from .priors.given import Parameters, prior_of
 from .smc import tempered_particles
 from .target import Lanes, Target
 
@@ -33,7 +33,7 @@ def sample(
     model: ScoreModel,
     x_obs: Any,
     *,
-    prior: Mapping[str, Any] | None = None,
+    prior: Any = None,
     iid: bool = False,
     method: str = "nuts",
     num_samples: int = 1000,
@@ -52,7 +52,10 @@ def sample(
             models, a tuple with one entry per model. With yet another leading axis, many observations, whose posteriors
             are sampled at once: the result is then the :class:`Posteriors` of :func:`sample_many`, which is also the
             name to use in code that is type-checked.
-        prior: NumPyro distributions by parameter name; parameters not named are uniform over the training region.
+        prior: NumPyro distributions by parameter name, or by a tuple of names for joint ones; one joint distribution
+            over all; draws of another experiment (:func:`prior_from_samples`), a log-density
+            (:func:`prior_from_density`), or any of these cut down to a region (:func:`restricted_prior`). Parameters
+            not named are uniform over the training region. SciPy's frozen distributions are taken as well.
         iid: Whether ``x_obs`` holds independent draws at the same θ.
         method: ``"nuts"``, or ``"smc"`` (tempered sequential Monte Carlo) for posteriors with several modes.
         num_samples: Draws kept in each chain.
@@ -92,7 +95,7 @@ def sample_many(
     model: ScoreModel,
     x_obs: Any,
     *,
-    prior: Mapping[str, Any] | None = None,
+    prior: Any = None,
     iid: bool = False,
     method: str = "nuts",
     num_samples: int = 1000,
@@ -177,7 +180,7 @@ class _Run:
     seconds: dict[str, float]
 
 
-def _sampled(whole: ScoreModel, x: Any, prior: Mapping[str, Any] | None, options: dict[str, Any]) -> list[Posterior]:
+def _sampled(whole: ScoreModel, x: Any, prior: Any, options: dict[str, Any]) -> list[Posterior]:
     """Sample the posterior of each row of ``x``."""
     method, seed = options["method"], as_seed(options["seed"])
     if method not in _SAMPLERS:
@@ -188,9 +191,9 @@ def _sampled(whole: ScoreModel, x: Any, prior: Mapping[str, Any] | None, options
         num_chains=as_count(options["num_chains"], "num_chains"),
         progress=options["progress"],
     )
-    laws = prior_laws(whole, prior)
-    run = _SAMPLERS[method](Lanes.of(Target.of(whole, laws), x), seed, settings)
-    return _posteriors(whole, x, support_of(laws), run)
+    law = prior_of(Parameters.of(whole), prior)
+    run = _SAMPLERS[method](Lanes.of(Target.of(whole, law), x), seed, settings)
+    return _posteriors(whole, x, law.ends(), run)
 
 
 def _nuts(lanes: Lanes, seed: int, settings: _Settings) -> _Run:

@@ -94,7 +94,7 @@ def tempered_particles(lanes: Lanes, seed: int, *, num_particles: int, progress:
 
 @quickly_compiled
 def _first_cloud(lanes: Lanes, words: Any, num: int) -> Cloud:
-    theta = lanes.target.draw_prior(words, num)
+    theta = lanes.target.draw_base(words, num)
     u = jax.vmap(lanes.target.unconstrain)(theta)
     # Draws rounded onto an end of the prior's support have no u: take the centre.
     u = jnp.where(jnp.isfinite(u).all(axis=1, keepdims=True), u, 0.0)
@@ -120,11 +120,13 @@ def _round(lanes: Lanes, cloud: Cloud, words: Any, largest: Any) -> tuple[Cloud,
     point = jnp.concatenate([u, jnp.zeros((num, p + 2), jnp.float32)], axis=1)
     chains = _Chains(state=point, u=u, w=jnp.zeros_like(u), energy=zero + jnp.inf, step=cloud.step, acceptance=zero[0])
 
-    def step(chains: _Chains, now: tuple[Array, Array]) -> tuple[_Chains, None]:
-        end, place = now
-        return step_of(chains, (end, normal[place], uniform[place])), None
+    def step(chains: _Chains, now: tuple[Array, Array, Array]) -> tuple[_Chains, None]:
+        end, place, before = now
+        return step_of(chains, (end, normal[place], (uniform[before], uniform[place]))), None
 
-    schedule = jnp.asarray(number % _NUM_LEAPS == 0), jnp.asarray(number // _NUM_LEAPS)
+    # A move ends with a step of the length it began with.
+    places = number // _NUM_LEAPS, np.maximum(number - 1, 0) // _NUM_LEAPS
+    schedule = jnp.asarray(number % _NUM_LEAPS == 0), jnp.asarray(places[0]), jnp.asarray(places[1])
     chains, _ = jax.lax.scan(step, chains, schedule)
     u, log_prior, log_likelihood = chains.state[:, :p], chains.state[:, -2], chains.state[:, -1]
     theta, log_jacobian = jax.vmap(lanes.target.constrain_with_jacobian)(u)
@@ -139,15 +141,13 @@ def _mover(lanes: Lanes, factor: Array, power: Array) -> Any:
     at_once = max(1, target.model.rows_at_once // evaluations)
 
     def step(chains: _Chains, now: Any) -> _Chains:
-        end, normal, uniform = now
+        end, normal, (before, uniform) = now
         gradient, log_prior, log_likelihood = rows_mapped(
             lambda u: _evaluated(target, u, (x, anchor), power), (chains.u,), at_once
         )
         point = jnp.concatenate([chains.u, gradient, log_prior[:, None], log_likelihood[:, None]], axis=1)
         p = chains.u.shape[1]
-        # Steps differ between chains and moves, so that none of them keeps coming back to where it started.
-        steps = chains.step * (0.6 + 0.8 * uniform[:, 1:])
-        w = chains.w + steps / 2 * (gradient @ factor)
+        w = chains.w + _varied(chains.step, before) / 2 * (gradient @ factor)
         energy = jnp.sum(w**2, axis=1) / 2 - log_prior - power * log_likelihood
         change = jnp.where(jnp.isnan(energy), -jnp.inf, chains.energy - energy)
         accepted = jnp.log(uniform[:, 0]) < change
@@ -155,10 +155,11 @@ def _mover(lanes: Lanes, factor: Array, power: Array) -> Any:
         state = jnp.where((end & accepted)[:, None], point, chains.state)
         acceptance = jnp.mean(jnp.exp(jnp.minimum(change, 0.0)))
         adapted = chains.step * jnp.exp(jnp.clip(2.0 * (acceptance - _GOOD_ACCEPTANCE), -0.7, 0.4))
-        renewed = jnp.where(end, adapted, chains.step)
         new_energy = jnp.sum(normal**2, axis=1) / 2 - state[:, -2] - power * state[:, -1]
         u, w = jnp.where(end, state[:, :p], chains.u), jnp.where(end, normal, w)
         slope = jnp.where(end, state[:, p : 2 * p], gradient) @ factor
+        renewed = jnp.where(end & ~first, adapted, chains.step)
+        steps = _varied(renewed, uniform)
         w = w + steps / 2 * slope
         u, w = jax.vmap(carried, (0, 0, 0, None, None))(u, w, steps[:, 0], factor, walls)
         return _Chains(
@@ -166,18 +167,23 @@ def _mover(lanes: Lanes, factor: Array, power: Array) -> Any:
             u=u,
             w=w,
             energy=jnp.where(end, new_energy, chains.energy),
-            step=jnp.where(first, chains.step, renewed),
+            step=renewed,
             acceptance=jnp.where(end & ~first, acceptance, chains.acceptance),
         )
 
     return step
 
 
+def _varied(step: Array, uniform: Array) -> Array:
+    """Let steps differ between chains and moves, so that none of them keeps coming back to where it started."""
+    return step * (0.6 + 0.8 * uniform[:, 1:])
+
+
 def _evaluated(target: Target, u: Array, data: tuple[Any, Array], power: Array) -> tuple[Array, Array, Array]:
     """Return the gradient of the tempered log-density of one u, its log prior and its log-likelihood."""
 
     def tempered(u: Array) -> tuple[Array, tuple[Array, Array]]:
-        log_prior, log_likelihood = target.log_prior(u), target.log_likelihood(u, *data)
+        log_prior, log_likelihood = target.log_base(u), target.log_rest(u, *data)
         return log_prior + power * log_likelihood, (log_prior, log_likelihood)
 
     gradient, values = jax.grad(tempered, has_aux=True)(u)

@@ -12,26 +12,28 @@ Samplers work in lanes: one lane is one chain for one observation, so that the c
 posteriors of many observations are the same batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Array, Float
-from numpyro.distributions.transforms import AffineTransform, biject_to
 
 from .._support.quadrature import gauss_legendre
 from ..score.model import ScoreModel
 from .estimate import maximum_likelihood
-from .priors import Laws, stacked_laws
+from .priors.blocks import Prior
+from .priors.laws import independent
 from .walls import Walls
 
 # Stands for the logarithm of zero. Finite, so that a tempered likelihood 0 · ℓ is 0, and small enough that the square
 # of a gradient this steep does not overflow in single precision, which would let a sampler accept anything.
 NOTHING = -1e10
+# The log prior outside its support. Far below what a sampler that went astray can meet, so that it can be
+# told from that.
+OUTSIDE = -1e13
 _NODES, _WEIGHTS = gauss_legendre(6)
 EVALUATIONS_PER_INTEGRAL = 7
 # The nodes of the line integral and, last, its end.
@@ -39,71 +41,58 @@ _POINTS = np.append(_NODES, np.float32(1.0))
 
 
 class Target(eqx.Module):
-    """Prior and likelihood of a model; distributions of the same kind are evaluated together."""
+    """Prior and likelihood of a model."""
 
     model: ScoreModel
-    laws: tuple[Laws, ...]
+    prior: Prior
 
     @classmethod
-    def of(cls, model: ScoreModel, prior: Sequence[Any]) -> "Target":
-        """Take one distribution a parameter, as users write them."""
-        return cls(model, stacked_laws(prior))
+    def of(cls, model: ScoreModel, prior: Prior | Sequence[Any]) -> "Target":
+        """Take a prior, or one distribution a parameter."""
+        return cls(model, prior if isinstance(prior, Prior) else Prior((independent(prior),)))
 
     @property
     def num_parameters(self) -> int:
         """How many parameters there are."""
-        return sum(len(laws.places) for laws in self.laws)
-
-    def _each(self, function: Callable[[Any, Array], Any], values: Array) -> Any:
-        """Apply a function of a law and a number to every parameter and its law."""
-        if len(self.laws) == 1:
-            return self.laws[0].map(function, values)
-        parts = [laws.map(function, values[np.array(laws.places)]) for laws in self.laws]
-        back = np.argsort(np.concatenate([laws.places for laws in self.laws]))
-        return jax.tree.map(lambda *a: jnp.concatenate(a)[back], *parts)
+        return self.prior.num_parameters
 
     def constrain(self, u: Float[Array, " params"]) -> Float[Array, " params"]:
         """Map u to θ."""
-        return self._each(lambda law, v: _bijection(law)(v), u)
+        return self.prior.to_theta(u)[0]
 
     def constrain_with_jacobian(self, u: Float[Array, " params"]) -> tuple[Float[Array, " params"], Float[Array, ""]]:
         """Map u to θ; return θ and the logarithm of |∂θ/∂u|."""
-
-        def one(law: Any, v: Array) -> tuple[Array, Array]:
-            bijection = _bijection(law)
-            value = bijection(v)
-            return value, bijection.log_abs_det_jacobian(v, value)
-
-        theta, log_jacobian = self._each(one, u)
-        return theta, log_jacobian.sum()
+        return self.prior.to_theta(u)
 
     def unconstrain(self, theta: Float[Array, " params"]) -> Float[Array, " params"]:
         """Map θ to u."""
-        return self._each(lambda law, value: _bijection(law).inv(value), theta)
+        return self.prior.to_u(theta)
 
     @property
     def walls(self) -> Walls:
         """Where u ends, below and above: infinite for parameters that are carried to the whole real line."""
+        return self.prior.walls()
 
-        def ends(law: Any, _: Array) -> tuple[Array, Array]:
-            walled = isinstance(law, dist.Uniform)
-            return jnp.float32(0.0 if walled else -jnp.inf), jnp.float32(1.0 if walled else jnp.inf)
-
-        return self._each(ends, jnp.zeros(self.num_parameters))
-
-    def draw_prior(self, words: Array, num: int) -> Float[Array, "num params"]:
-        """Draw θ from the prior, with two random words for each parameter."""
-        return self._each(lambda law, k: law.sample(jax.random.wrap_key_data(k), (num,)), words).T
+    def draw_base(self, words: Array, num: int) -> Float[Array, "num params"]:
+        """Draw θ from the base of the prior, with two random words for each parameter."""
+        return self.prior.draw(words, num)
 
     def log_prior(self, u: Float[Array, " params"]) -> Float[Array, ""]:
         """Give the log prior density of u."""
+        value = self.prior.log_base(u)
+        return self._cut(u, _bounded(value + self.prior.log_rest(u) if self.prior.has_rest else value))
 
-        def one(law: Any, v: Array) -> Array:
-            bijection = _bijection(law)
-            value = bijection(v)
-            return law.log_prob(value) + bijection.log_abs_det_jacobian(v, value)
+    def log_base(self, u: Float[Array, " params"]) -> Float[Array, ""]:
+        """Give the log-density at u of the base of the prior, from which tempering begins."""
+        return self._cut(u, _bounded(self.prior.log_base(u)))
 
-        return _bounded(self._each(one, u).sum())
+    def log_rest(self, u: Float[Array, " params"], x: Any, anchor: Any) -> Float[Array, ""]:
+        """Give the logarithm of all that the base is multiplied by: the rest of the prior and the likelihood."""
+        likelihood = self.log_likelihood(u, x, anchor)
+        return _bounded(likelihood + self.prior.log_rest(u)) if self.prior.has_rest else likelihood
+
+    def _cut(self, u: Array, value: Array) -> Array:
+        return jnp.where(self.prior.inside(u), value, OUTSIDE) if self.prior.is_cut else value
 
     def log_likelihood(self, u: Float[Array, " params"], x: Any, anchor: Any) -> Float[Array, ""]:
         """Give the log-likelihood of u up to a constant; never NaN or infinite."""
@@ -170,13 +159,6 @@ def random_words(seed: int, stream: int | tuple[int, ...], num: int) -> np.ndarr
     """Return two words for each of ``num`` keys of random numbers; the first do not depend on how many there are."""
     key = (stream,) if isinstance(stream, int) else stream
     return np.random.SeedSequence(seed, spawn_key=key).generate_state(2 * num, np.uint32).reshape(num, 2)
-
-
-def _bijection(law: Any) -> Any:
-    """Return the map from u to a parameter."""
-    if isinstance(law, dist.Uniform):
-        return AffineTransform(law.low, law.high - law.low, domain=dist.constraints.unit_interval)
-    return biject_to(law.support)
 
 
 def _bounded(value: Array) -> Array:
