@@ -340,7 +340,7 @@ def edit_ledger(folder: Path, other: Path, rng: Rng) -> None:
     with sqlite3.connect(path) as connection:
         try:
             connection.execute(statement)
-        except sqlite3.Error:
+        except (sqlite3.Error, MemoryError):  # of a blob that is too large for this process
             connection.execute("UPDATE facts SET value = '{}'")
     connection.close()
 

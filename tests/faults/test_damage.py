@@ -203,3 +203,27 @@ def test_parameters_of_failures_are_checked_before_they_weigh_anything(campaign)
     connection.close()
     with pytest.raises(fs.CampaignError, match="checksum"):
         fs.open_campaign(campaign).store.simulator_inputs()
+
+
+def test_records_of_another_campaign_are_told_from_its_own(tmp_path):
+    """As where pages of two files are mixed up: each record is whole, and agrees with a checksum of its own."""
+    simulator, box = fs.from_python(lambda theta, rng: theta + rng.normal(size=2)), fs.uniform(a=(0.0, 1.0))
+    for seed in (1, 2):
+        fs.simulate(simulator, box, 20, seed=seed, out=tmp_path / str(seed))
+    with sqlite3.connect(tmp_path / "1" / ledger.FILE) as connection:
+        connection.execute("ATTACH ? AS other", (str(tmp_path / "2" / ledger.FILE),))
+        connection.execute("INSERT OR REPLACE INTO records SELECT * FROM other.records WHERE id = 7")
+    connection.close()
+    with pytest.raises(fs.CampaignError, match="record 7 does not agree with its checksum"):
+        everything_in(tmp_path / "1")
+
+
+def test_a_ledger_keeps_its_version_and_its_key(tmp_path):
+    """Whatever else is noted down in it, as when parts made by other versions are merged into it."""
+    simulator, box = fs.from_python(lambda theta, rng: theta + rng.normal(size=2)), fs.uniform(a=(0.0, 1.0))
+    sims = fs.simulate(simulator, box, 20, out=tmp_path)
+    with ledger.Ledger.create(tmp_path, {}) as written:
+        known = written.metadata()
+        written.set_metadata(version=1, key="", num_planned=30)
+        assert written.metadata() == known | {"num_planned": 30}
+    np.testing.assert_array_equal(fs.open_campaign(tmp_path).x, sims.x)

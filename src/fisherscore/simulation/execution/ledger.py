@@ -24,8 +24,10 @@ from .run import STATUSES
 
 FILE = "campaign.sqlite"
 _SCHEMA = "fisherscore-campaign"
-# Version 1 always has a latent; from version 2 on there may be none, and its column is then empty.
-_VERSIONS, _VERSION = (1, 2), 2
+# Version 1 always has a latent; from version 2 on there may be none, and its column is then empty. From version 3 on
+# checksums depend on the campaign as well, so that a record of another is told from its own.
+_VERSIONS, _VERSION = (1, 2, 3), 3
+_FIXED = ("schema", "version", "key")
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE records (
@@ -55,6 +57,7 @@ class Ledger:
         self._lock = lock
         self._run_id: int | None = None
         self._file = identity_of(folder / FILE)
+        self._key = b""
 
     @classmethod
     def create(cls, folder: Path, metadata: dict[str, Any]) -> "Ledger":
@@ -96,7 +99,7 @@ class Ledger:
                 f"this fisherscore reads {_SCHEMA!r}, versions up to {_VERSION}. Use the version of fisherscore that "
                 "wrote it, or choose another folder."
             )
-        check_facts(metadata, self.folder / FILE)
+        self._key = check_facts(metadata, self.folder / FILE)
         with explained_errors(self.folder / FILE):
             check_tables(self._connection, self.folder / FILE, (_TABLES, _EARLIER))
 
@@ -141,10 +144,12 @@ class Ledger:
             raise CampaignError(f"{self.folder / FILE}: its settings are damaged ({error}).") from None
 
     def set_metadata(self, **changes: Any) -> None:
-        """Change some of what is known of the campaign as a whole."""
+        """Change some of what is known of the campaign as a whole; how its records are written stays as it is."""
         self.refuse_removed()
         with explained_errors(self.folder / FILE), self._connection:
-            _write_metadata(self._connection, self.metadata() | changes)
+            known = self.metadata()
+            fixed = {name: known[name] for name in _FIXED if name in known}
+            _write_metadata(self._connection, known | changes | fixed)
 
     def append(self, records: Sequence[Record]) -> None:
         """Keep records, all of them or, if anything goes wrong, none.
@@ -152,7 +157,7 @@ class Ledger:
         Of records that are there already, which are replaced, it is kept what became of them before.
         """
         self.refuse_removed()
-        values = [_packed(record) for record in records]
+        values = [_packed(record, self._key) for record in records]
         now = time.time()
         with explained_errors(self.folder / FILE), self._connection as connection:
             connection.executemany(
@@ -264,7 +269,7 @@ class Ledger:
     def _unpack(self, columns: tuple, records: Records, row: int) -> None:
         """Put one record, as it is in the file, into arrays."""
         index, code, theta, latent, x, message, _ = columns
-        if not _agrees(columns):
+        if not _agrees(columns, self._key):
             raise CampaignError(
                 f"{self.folder / FILE}: record {index} does not agree with its checksum: what is on the disk is not "
                 "what was written. Restore the file from a copy, or delete the folder and simulate again."
@@ -289,7 +294,8 @@ def _initialise(path: Path, metadata: dict[str, Any]) -> None:
     with explained_errors(path), contextlib.closing(sqlite3.connect(partial)) as connection, connection:
         connection.executescript(_TABLES)
         connection.execute(_EARLIER)
-        _write_metadata(connection, {"schema": _SCHEMA, "version": _VERSION, **metadata})
+        key = _text_digest(json.dumps(metadata["plan"], sort_keys=True))
+        _write_metadata(connection, {"schema": _SCHEMA, "version": _VERSION, "key": key, **metadata})
     partial.replace(path)
 
 
@@ -318,31 +324,31 @@ def _text_digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _packed(record: Record) -> tuple:
+def _packed(record: Record, key: bytes) -> tuple:
     """Turn a record into the columns of the file, the checksum last; no latent is written as no bytes."""
     code = STATUSES.index(record.status)
     latent = b"" if record.latent is None else _as_bytes(record.latent)
     x = None if record.x is None else _as_bytes(record.x)
     content = (record.index, code, _as_bytes(record.theta), latent, x, record.message)
-    return *content, _digest(content)
+    return *content, _digest(content, key)
 
 
 def _as_bytes(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array, np.float64).tobytes()
 
 
-def _digest(content: tuple) -> bytes:
-    """Compute the checksum of the columns of a record."""
+def _digest(content: tuple, key: bytes) -> bytes:
+    """Compute the checksum of the columns of a record of the campaign with a certain key."""
     index, code, theta, latent, x, message = content
-    digest = hashlib.blake2b(_HEADER.pack(index, code), digest_size=8)
+    digest = hashlib.blake2b(_HEADER.pack(index, code), digest_size=8, key=key)
     for part in (theta, latent, b"-" if x is None else x, message.encode("utf-8", "surrogatepass")):
         digest.update(part)
     return digest.digest()
 
 
-def _agrees(columns: tuple) -> bool:
+def _agrees(columns: tuple, key: bytes) -> bool:
     *content, checksum = columns
     try:
-        return _digest(tuple(content)) == checksum
+        return _digest(tuple(content), key) == checksum
     except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
         return False  # a column has become something else

@@ -18,6 +18,7 @@ _REMEDY = "Restore the file from a copy, or delete the folder and simulate again
 # SQLite's codes for a damaged file: a missing table, a corrupt page, no database at all.
 _DAMAGED = (1, 11, 26)
 _MOST_PARAMETERS, _MOST_AXES, _LARGEST_VALUE = 100_000, 32, 10**9
+_FIRST_WITH_KEY = 3
 _FACTS: dict[str, read.Reader] = {
     "plan": read.dictionary_of(lambda value: value),
     "num_parameters": read.count,
@@ -68,8 +69,8 @@ def facts_of(text: Any) -> dict[str, Any]:
     return facts
 
 
-def check_facts(facts: dict[str, Any], path: Path) -> None:
-    """Refuse facts of another kind, or of sizes that the file cannot hold."""
+def check_facts(facts: dict[str, Any], path: Path) -> bytes:
+    """Refuse facts of another kind, or of sizes that the file cannot hold; return the key of the checksums."""
     try:
         values = {name: reader(facts[name]) for name, reader in _FACTS.items()}
         for name, reader in _PLAN.items():
@@ -80,6 +81,7 @@ def check_facts(facts: dict[str, Any], path: Path) -> None:
             raise ValueError
         if shape is not None and not (0 < len(shape) <= _MOST_AXES and 0 < 8 * math.prod(shape) <= _LARGEST_VALUE):
             raise ValueError
+        return bytes.fromhex(read.text(facts["key"])) if facts["version"] >= _FIRST_WITH_KEY else b""
     except (KeyError, TypeError, ValueError):
         raise CampaignError(f"{path}: its settings are damaged. {_REMEDY}.") from None
 
@@ -119,5 +121,7 @@ def explained_errors(path: Path) -> Iterator[None]:
         else:
             problem = f"the file is damaged. {_REMEDY}"
         raise CampaignError(f"{path}: {problem} (SQLite: {text}).") from error
+    except MemoryError as error:  # a damaged file may claim any size
+        raise CampaignError(f"{path}: there is not enough memory, or the file is damaged. {_REMEDY}.") from error
     except (struct.error, OverflowError, TypeError, ValueError) as error:
         raise CampaignError(f"{path}: the file is damaged ({error}). {_REMEDY}.") from error
