@@ -116,7 +116,7 @@ def test_running_time_leaves_out_stops(monkeypatch):
         look_after(0.1)
     stopped[0] = False
     look_after(0.1)  # continued at some moment in this tick
-    assert clock.seconds < 1.2 and not clock.is_over
+    assert clock.seconds < 1.2 and not clock.is_over and clock.seconds_stopped > 99.0
     for _ in range(11):
         look_after(0.1)
     assert clock.is_over
@@ -141,3 +141,16 @@ def test_a_stopped_process_is_seen(monkeypatch, with_proc):
     finally:
         process.kill()
         assert process.wait() == -signal.SIGKILL
+
+
+def test_a_process_that_stays_stopped_is_reported():
+    worker_process = importlib.import_module("fisherscore.simulation.execution.worker_process")
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    worker = worker_process.WorkerProcess(process, None, None, worker_process.RunningTime(1.0))
+    worker.waiting.append(worker_process.Task(0, 0))
+    worker.time.seconds_stopped = 100.0
+    with pytest.warns(fs.FisherScoreWarning, match=f"kill -CONT {process.pid}"):
+        worker.look()
+    worker.look()  # once only
+    process.kill()
+    process.wait()

@@ -210,7 +210,8 @@ def from_python(function: Callable[..., Any], *, name: str | None = None, timeou
         function: Called as ``function(theta, rng)`` with the parameters, shape (p,), and a NumPy generator that is
             seeded anew for every run; returns the data as an array of any fixed shape.
         name: Name in reports and campaigns; by default that of the function.
-        timeout: A run that takes longer than this many seconds is ended and recorded as a failure.
+        timeout: A run that takes longer than this many seconds is ended and recorded as a failure; time during which
+            it, or the campaign, is stopped does not count.
 
     Returns:
         A simulator.
@@ -244,7 +245,7 @@ def from_command(
         arguments: The program and its arguments. Among these ``{input}`` stands for a file with the parameters and a
             seed, ``{output}`` for the .npy file the program must write, ``{seed}`` for the seed.
         input_format: "json", or "npy" for a file with an array of the parameters and nothing else.
-        timeout: After this many seconds the program and its children are killed; the run has failed.
+        timeout: After running for this many seconds the program and its children are killed; the run has failed.
         memory: Most gigabytes it may use.
         names: Names of the parameters in the JSON file; by default those of the proposal.
         name: Name in reports and campaigns; by default that of the program.

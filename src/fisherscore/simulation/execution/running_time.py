@@ -30,7 +30,8 @@ class RunningTime:
 
     def restart(self) -> None:
         """Begin again from zero."""
-        self.seconds, self._was_stopped, self._latest = 0.0, False, time.monotonic()
+        self.seconds = self.seconds_stopped = 0.0
+        self._was_stopped, self._latest = False, time.monotonic()
 
     def look(self, process: int | None = None) -> float:
         """Add the time since the last look; return the sum. Given a process, see once a tick whether it is stopped."""
@@ -40,8 +41,11 @@ class RunningTime:
             return self.seconds
         self._latest = now
         stopped = process is not None and is_stopped(process)
-        if not (stopped or self._was_stopped):
-            self.seconds += elapsed if elapsed <= self._longest else self.tick
+        ran = elapsed if elapsed <= self._longest else self.tick
+        if stopped or self._was_stopped:
+            self.seconds_stopped += ran
+        else:
+            self.seconds += ran
         self._was_stopped = stopped
         return self.seconds
 

@@ -73,8 +73,10 @@ def _is_found(module: types.ModuleType) -> bool:
     """Say whether importing a module by its name leads to the same file."""
     top = module.__name__.partition(".")[0]
     file = getattr(sys.modules.get(top, module), "__file__", None)
-    specs = (finder.find_spec(top, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-    spec = next((spec for spec in specs if spec is not None), None)
+    spec = None
+    for finder in sys.meta_path:
+        with contextlib.suppress(ImportError, AttributeError, ValueError):  # of finders of other packages
+            spec = spec or finder.find_spec(top, None)
     return spec is not None and (file is None or spec.origin is None or Path(spec.origin) == Path(file))
 
 

@@ -5,11 +5,13 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..._support.compilation_cache import folder_in_use
+from ...errors import FisherScoreWarning, SimulationError
 from .frames import Inbox, Outbox
 from .guardian import kill_sessions
 from .running_time import RunningTime
@@ -21,6 +23,8 @@ _WORKER_PROGRAM = (
 )
 # A process that has closed its pipe is given this long to end.
 _SECONDS_TO_END = 2.0
+# A process that has been stopped for so long is reported.
+_SECONDS_TO_REPORT = 60.0
 
 
 class Guardian:
@@ -57,6 +61,16 @@ class Guardian:
         self.process.wait()
 
 
+def _module_path() -> str:
+    """Say where this process finds modules."""
+    return json.dumps([str(folder) for folder in sys.path if isinstance(folder, (str, os.PathLike))])
+
+
+def _compiled() -> str:
+    """Name the folder in which this process keeps what JAX compiles, if it does."""
+    return str(folder_in_use() or "")
+
+
 @dataclass(frozen=True)
 class Task:
     """One record that was sent to a worker: the number of the task, which is never used again, and of the record."""
@@ -75,21 +89,30 @@ class WorkerProcess:
     time: RunningTime  # of the record it is running
     waiting: deque[Task] = field(default_factory=deque)
     ready: bool = False
+    is_reported: bool = False  # that it has been stopped for long
 
     @classmethod
     def start(cls, limit: float | None) -> "WorkerProcess":
         """Start a process with a pipe in each direction."""
-        task_read, task_write = os.pipe()
-        result_read, result_write = os.pipe()
-        arguments = (json.dumps(sys.path), str(task_read), str(result_write), str(folder_in_use() or ""))
-        process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", _WORKER_PROGRAM, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(task_read, result_write),
-            start_new_session=True,
-        )
+        pipes: list[int] = []
+        try:
+            pipes += [*os.pipe(), *os.pipe()]
+            task_read, task_write, result_read, result_write = pipes
+            process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-c", _WORKER_PROGRAM, _module_path(), str(task_read), str(result_write), _compiled()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(task_read, result_write),
+                start_new_session=True,
+            )
+        except OSError as error:
+            for pipe in pipes:
+                os.close(pipe)
+            raise SimulationError(
+                f"workers: this machine cannot start another process ({error}). What was recorded before is kept: run "
+                "the same call again with fewer workers."
+            ) from None
         os.close(task_read)
         os.close(result_write)
         return cls(process, Outbox(task_write), Inbox(result_read), RunningTime(limit))
@@ -98,6 +121,15 @@ class WorkerProcess:
         """Add to the time of the record it is running."""
         if self.waiting:
             self.time.look(None if self.time.limit is None else self.process.pid)
+        if self.time.seconds_stopped > _SECONDS_TO_REPORT and not self.is_reported:
+            self.is_reported = True
+            warnings.warn(
+                f"Worker process {self.process.pid}, or a program it has started, has been stopped for "
+                f"{_SECONDS_TO_REPORT:.0f} s, which does not count towards its time limit. Continue it by "
+                f"kill -CONT {self.process.pid}; or end it by kill -9, and its record will be run again.",
+                FisherScoreWarning,
+                stacklevel=2,
+            )
 
     def wait_for_end(self) -> int | None:
         """Wait a moment for the end of a process whose pipe is closed; None where it goes on."""
