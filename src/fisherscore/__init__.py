@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .inference.priors.samples import prior_from_samples as prior_from_samples
     from .inference.sampling import sample as sample
     from .inference.sampling import sample_many as sample_many
+    from .inference.worth_of_prior import prior_information as prior_information
     from .score.combined import CombinedScore as CombinedScore
     from .score.combined import combine as combine
     from .score.fitted import FittedScore as FittedScore
@@ -110,6 +111,7 @@ _HOMES = {
     "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
+    "inference.worth_of_prior": ("prior_information",),
     "inference.priors.density": ("DensityPrior", "prior_from_density"),
     "inference.priors.given": ("RestrictedPrior", "restricted_prior"),
     "inference.priors.samples": ("SamplePrior", "prior_from_samples"),

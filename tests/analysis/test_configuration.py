@@ -8,7 +8,7 @@ import pytest
 import fisherscore as fs
 from fisherscore.analysis.configuration import read_configuration
 from fisherscore.analysis.document import Document
-from fisherscore.analysis.priors import PRIORS
+from fisherscore.analysis.priors import PRIORS, described
 from fisherscore.analysis.template import write_template
 
 GOOD = """
@@ -176,6 +176,48 @@ def test_every_prior_can_be_written(write, name):
     given = values.get(name, "[-1, 0.3]" if name == "lognormal" else "[0.5, 0.2]")
     law = read_configuration(write("normal = [0.5, 0.1]", f"{name} = {given}")).prior["a"]
     assert np.isfinite(float(law.log_prob(0.4)))
+
+
+JOINT = "a = { normal = [0.5, 0.1] }"
+
+
+def test_joint_priors_draws_and_regions_can_be_written(write, tmp_path):
+    law = '"b, a" = { mean = [2.5, 0.5], covariance = [[0.01, 0.002], [0.002, 0.01]] }'
+    c = read_configuration(write(JOINT, f'{law}\nwhere = ["b >= 2 + a"]'))
+    assert c.prior.where == ["b >= 2 + a"] and c.prior_files == []
+    np.testing.assert_allclose(c.prior.prior[("b", "a")].covariance_matrix[0, 1], 0.002, rtol=1e-5)
+    assert described(c.document.tree["prior"]).endswith("where b >= 2 + a")
+    draws = np.random.default_rng(0).multivariate_normal([0.5, 2.5], [[0.01, 0.002], [0.002, 0.01]], 1000)
+    np.savetxt(tmp_path / "draws.csv", draws, delimiter=",", header="x,b", comments="")
+    np.savez(tmp_path / "draws.npz", samples=draws, names=np.array(["a", "b"]))
+    np.save(tmp_path / "draws.npy", draws)
+    for given in ('"draws.csv", columns = ["x", "b"]', '"draws.npz"', '"draws.npy"'):
+        c = read_configuration(write(JOINT, f'"a, b" = {{ draws = {given} }}'))
+        np.testing.assert_allclose(c.prior[("a", "b")].mean, draws.mean(axis=0), rtol=1e-5)
+    before = c.prior_files
+    np.save(tmp_path / "draws.npy", draws[::-1])
+    assert len(before) == 1 and read_configuration(c.document.path).prior_files != before
+
+
+WRONG_JOINT = {
+    "not positive": ('"a, b" = { mean = [0.5, 2.5], covariance = [[1, 2], [2, 1]] }', "positive definite"),
+    "wrong shape": ('"a, b" = { mean = [0.5], covariance = [[1]] }', "expected 2 numbers"),
+    "outside": ('"a, b" = { mean = [9, 9], covariance = [[1, 0], [0, 1]] }', "0 to 1, 2 to 3"),
+    "no such file": ('"a, b" = { draws = "nothing.csv" }', "no such file"),
+    "unknown in a joint one": ('"a, z" = { draws = "nothing.csv" }', "no such parameter"),
+    "neither": ('"a, b" = { normal = [0, 1] }', "expected { mean"),
+    "not linear": ('where = ["a * b <= 1"]', "sums of numbers"),
+    "no text": ("where = 3", "linear inequalities such as"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_JOINT)
+def test_what_is_wrong_with_a_joint_prior_is_said(write, case):
+    text, message = WRONG_JOINT[case]
+    path = write(JOINT, text)
+    with pytest.raises(fs.ConfigurationError) as caught:
+        read_configuration(path)
+    assert message in str(caught.value) and f"{path}, line" in str(caught.value)
 
 
 def test_the_template_is_right_and_never_overwrites(tmp_path):

@@ -1,4 +1,5 @@
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import fisherscore as fs
@@ -88,3 +89,31 @@ def test_a_degenerate_pair_is_named():
 def test_mistakes_are_named(call, message):
     with pytest.raises(fs.ArgumentError, match=message):
         call()
+
+
+def test_a_prior_adds_what_it_is_worth():
+    fisher = fs.FisherMatrix(("a", "b"), np.array([[4.0, 1.0], [1.0, 1.0]]))
+    covariance = np.array([[0.5, 0.2], [0.2, 0.4]])
+    joint = dist.MultivariateNormal(np.zeros(2), covariance)
+    expected = fisher.matrix + np.linalg.inv(covariance)
+    np.testing.assert_allclose(fisher.add(joint).matrix, expected, rtol=1e-5)
+    swapped = {("b", "a"): dist.MultivariateNormal(np.zeros(2), covariance[::-1, ::-1])}
+    np.testing.assert_allclose(fisher.add(swapped).matrix, expected, rtol=1e-5)
+    draws = fs.prior_from_samples(np.random.default_rng(0).multivariate_normal([0, 0], covariance, 20_000), ["a", "b"])
+    np.testing.assert_allclose(fisher.add(draws).matrix, expected, rtol=0.05, atol=0.05)
+    np.testing.assert_allclose(fisher.add({"b": dist.Uniform(-1.0, 1.0)}).matrix[1, 1], 1 + 3.0, rtol=1e-5)
+    np.testing.assert_allclose(fisher.add({"a": 0.5, "b": 1.0}).matrix, [[8, 1], [1, 2]])
+    with pytest.raises(fs.ArgumentError, match="Cauchy law of 'a' has no finite variance"):
+        fisher.add({"a": dist.Cauchy(0.0, 1.0)})
+    with pytest.raises(fs.ArgumentError, match="leaves 'a' to the training region"):
+        fisher.add(fs.restricted_prior(None, "a <= b"))
+
+
+def test_regions_and_densities_are_worth_their_covariance():
+    model = fs.FunctionScore(fs.uniform(a=(0, 1), b=(0, 1)), (1,), score=lambda t, x: t)
+    triangle = fs.prior_information(model, fs.restricted_prior(None, "a <= b"))
+    exact = np.linalg.inv(np.array([[2.0, 1.0], [1.0, 2.0]]) / 36)  # of the uniform law on the triangle
+    np.testing.assert_allclose(triangle.matrix, exact, rtol=0.05)
+    bell = fs.prior_from_density(lambda t: -0.5 * ((t[0] - 0.5) / 0.1) ** 2, "b")
+    assert fs.prior_information(model, bell).names == ("b",)
+    np.testing.assert_allclose(fs.prior_information(model, bell).matrix, [[100.0]], rtol=0.03)

@@ -89,6 +89,8 @@ chain_prior: fs.SamplePrior = fs.prior_from_samples(posterior, ["a"], ranges={"a
 any_prior: fs.DensityPrior = fs.prior_from_density(lambda theta: -(theta[0] ** 4), "b")
 triangle: fs.RestrictedPrior = fs.restricted_prior({("a",): chain_prior, "b": any_prior}, "a + 2*b <= 6")
 print(fs.sample(model, sims.x[0], prior=triangle).mean, chain_prior.discrepancy)
+worth: fs.FisherMatrix = fs.prior_information(model, triangle)
+print(forecast.add(triangle).sigma, worth.matrix)
 many: fs.Posteriors = fs.sample_many(model, sims.x[:10], num_chains=2)
 some: fs.Posteriors = many[2:4]
 fifth: fs.Posterior = many[4]

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpyro.distributions as dist
-
 from ..errors import ArgumentError
 from ..simulation.continuing import NUM_CHECKED
 from ..simulation.jax_simulator import from_jax
@@ -20,7 +18,7 @@ from ..simulation.simulator import Simulator, from_command, from_python
 from .document import Document, Section, anything, by_name, choice, flag, positive, sizes, text, whole, words
 from .observation import Observation, read_observation
 from .parameters import check_point, read_parameters
-from .priors import read_priors
+from .priors import prior_files, read_priors
 from .user_code import load_function
 
 _MIN_TESTS = 100
@@ -48,7 +46,8 @@ class Configuration:
     recipe: str
     allow_failures: bool
     observation: Observation | None
-    prior: dict[str, dist.Distribution]
+    prior: Any
+    prior_files: list[str]
     forecast_theta0: dict[str, float] | None
     sampler: dict[str, Any]
 
@@ -94,7 +93,8 @@ def read_configuration(path: str | Path) -> Configuration:
         engine=_engine(document),
         **_fit(document),
         observation=read_observation(document, folder, proposal),
-        prior=read_priors(document, proposal),
+        prior=read_priors(document, proposal, folder),
+        prior_files=prior_files(document, folder),
         forecast_theta0=_forecast(document, proposal),
         sampler=_sampler(document),
     )

@@ -8,6 +8,7 @@ from typing import Any
 from .._support.versions import versions
 from .configuration import Configuration
 from .page import Page
+from .priors import described
 
 # Above this estimated error an analysis is not to be trusted: a best fit is then off by half of its σ and more.
 LARGEST_ERROR = 0.25
@@ -126,8 +127,7 @@ def _posterior(page: Page, configuration: Configuration, results: dict[str, Any]
     """Add the posterior, under its prior, and the score field."""
     if "sample" not in results:
         return
-    prior = configuration.document.tree.get("prior", {})
-    given = ", ".join(f"{name}: {' '.join(f'{k} {v}' for k, v in law.items())}" for name, law in prior.items())
+    given = described(configuration.document.tree.get("prior", {}))
     page.section("Posterior", f"Prior: {given + '; all else ' if given else ''}uniform over the training region.")
     page.figure(folder / "posterior.png", _POSTERIOR)
     page.preformatted(results["sample"]["result"]["table"])

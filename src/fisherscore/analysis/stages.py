@@ -213,6 +213,7 @@ class Sample(ResultStage):
         """Hash the fit, the observation, the prior and the settings of the sampler."""
         c = workspace.configuration
         prior = c.document.tree.get("prior")
+        prior = [prior, *c.prior_files] if c.prior_files else prior
         return digest(FIT.key(workspace), workspace.observation_key(), prior, c.sampler, c.seed)
 
     def work(self, workspace: Workspace) -> dict[str, Any]:

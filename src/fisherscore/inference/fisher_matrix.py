@@ -136,23 +136,24 @@ class FisherMatrix:
         _, kept = self._split(names)
         return self._mapped(lambda m: m[..., kept[:, None], kept], kept)
 
-    def add(self, other: "FisherMatrix | Mapping[str, float]") -> "FisherMatrix":
+    def add(self, other: Any) -> "FisherMatrix":
         """Add independent information.
 
         Args:
-            other: Another Fisher matrix, or a Gaussian prior as standard deviations by parameter name.
+            other: Another Fisher matrix; a Gaussian prior as standard deviations by parameter name; or a prior in any
+                form :func:`sample` takes, as what :func:`prior_information` makes of it.
 
         Returns:
             The sum, over the parameters of both, which are matched by name.
         """
-        if isinstance(other, Mapping):
+        if isinstance(other, Mapping) and all(isinstance(width, Real | np.ndarray) for width in other.values()):
             check_names(other, self.names, "other")
             widths = as_finite(list(other.values()), "other")
             if not (widths > 0).all():
                 raise ArgumentError(f"other: expected standard deviations above 0, got {dict(other)}.")
             other = FisherMatrix(tuple(other), np.diag(widths**-2.0))
         if not isinstance(other, FisherMatrix):
-            raise ArgumentError(f"other: expected a Fisher matrix or a mapping, got {type(other).__name__}.")
+            other = _of_prior(other, self.names)
         names = self.names + tuple(n for n in other.names if n not in self.names)
         total = _embed(self.matrix, self.names, names) + _embed(other.matrix, other.names, names)
         draws = _add_draws(self, other, names)
@@ -229,6 +230,18 @@ class FisherMatrix:
 
     def _scatter(self, function: Any) -> np.ndarray | None:
         return None if self.draws is None else function(self.draws).std(axis=0, ddof=1)
+
+
+def _of_prior(prior: Any, names: tuple[str, ...]) -> FisherMatrix:
+    """Return what a prior is worth; the training region is not known here."""
+    from .priors.given import Parameters  # which need JAX, that a matrix does without
+    from .priors.information import information
+
+    if prior is None or isinstance(prior, str | Real | np.ndarray):
+        raise ArgumentError(f"other: expected a Fisher matrix, a mapping or a prior, got {type(prior).__name__}.")
+    unknown = np.full(len(names), np.nan)
+    named, matrix = information(prior, Parameters(names, unknown, unknown))
+    return FisherMatrix(named, matrix)
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:

@@ -163,12 +163,13 @@ class Forecast:
         """
         return self._mapped(lambda f: f.fix(names))
 
-    def add(self, other: "Forecast | FisherMatrix | Mapping[str, float]") -> "Forecast":
+    def add(self, other: Any) -> "Forecast":
         """Add independent information.
 
         Args:
             other: A forecast of other data at the same parameters (each estimate is added to its like), a Fisher
-                matrix, or a Gaussian prior as standard deviations by parameter name.
+                matrix, a Gaussian prior as standard deviations by parameter name, or a prior in any form
+                :func:`sample` takes: the precision of normal laws, of all others the inverse of their covariance.
 
         Returns:
             The forecast of both together.

@@ -110,7 +110,7 @@ _Cut = tuple[Any, tuple[str, ...]]
 
 def prior_of(parameters: Parameters, prior: Any) -> Prior:
     """Return a prior in any form as samplers take it; parameters without one are uniform over the region."""
-    inside, cuts = _uncut(prior, parameters.names)
+    inside, cuts = uncut(prior, parameters.names)
     pieces = pieces_of(inside, parameters.names)
     named = {name for names, _ in pieces for name in names}
     region = parameters.region()
@@ -168,7 +168,7 @@ def _piece(key: Any, law: Any, known: tuple[str, ...], argument: str = "") -> Pi
     return names, law
 
 
-def _uncut(prior: Any, names: tuple[str, ...]) -> tuple[Any, list[_Cut]]:
+def uncut(prior: Any, names: tuple[str, ...]) -> tuple[Any, list[_Cut]]:
     """Take a prior out of its regions."""
     cuts: list[_Cut] = []
     while isinstance(prior, RestrictedPrior):

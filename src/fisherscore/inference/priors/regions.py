@@ -189,7 +189,7 @@ def _pool(inner: Prior, keep: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     parts, num_tried, num = [], 0, 0
     words = np.random.SeedSequence(0).generate_state(2 * _NUM_ROUNDS * inner.num_parameters, np.uint32)
     for own in words.reshape(_NUM_ROUNDS, inner.num_parameters, 2):
-        theta = np.asarray(_drawn(inner, own, _NUM_AT_ONCE), np.float64)
+        theta = np.asarray(drawn(inner, own, _NUM_AT_ONCE), np.float64)
         parts.append(theta[keep(theta)])
         num, num_tried = num + len(parts[-1]), num_tried + len(theta)
         if num >= _NUM_KEPT:
@@ -203,7 +203,8 @@ def _pool(inner: Prior, keep: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
 
 
 @quickly_compiled
-def _drawn(prior: Prior, words: Any, num: int) -> Any:
+def drawn(prior: Prior, words: Any, num: int) -> Any:
+    """Draw from the base of a prior, compiled."""
     return prior.draw(words, num)
 
 
