@@ -1,4 +1,4 @@
-"""What a campaign costs: overhead of worker processes, a ledger of a million records, data larger than memory.
+"""What a campaign costs: overhead of worker processes, going on, a ledger of a million records, data beyond memory.
 
 python benchmarks/campaign.py                # two minutes
 """
@@ -48,6 +48,38 @@ def overhead(scratch: Path) -> dict[str, float]:
         sleeping(np.zeros(1), np.random.default_rng(index))
     alone = (time.perf_counter() - started) / 100 / NUM_WORKERS
     return {"seconds_a_record": each, "ideal": alone, "overhead": each / alone - 1, "start_up": times[200] - 200 * each}
+
+
+def resume(scratch: Path, num: int = 100_000, repeats: int = 7) -> dict[str, Any]:
+    """Go on with a campaign of many records, in this process and in workers: what it takes before it simulates.
+
+    Run with another version on the path, ``--resume`` alone measures that version.
+    """
+    proposal, folder = fs.uniform(a=(0.0, 1.0)), scratch / "resume"
+    fs.simulate(fs.from_python(quick), proposal, num, out=folder, progress=False)
+    started = time.perf_counter()
+    for index in range(1_000):
+        quick(np.zeros(1), np.random.default_rng(index))
+    rows: dict[str, Any] = {"records": num, "seconds_a_run": (time.perf_counter() - started) / 1_000}
+    for name, engine in (("here", {}), ("workers", {"workers": NUM_WORKERS})):
+        times = []
+        for _ in range(repeats):
+            started = time.perf_counter()
+            fs.simulate(fs.from_python(quick), proposal, num, out=folder, progress=False)
+            times.append(time.perf_counter() - started)
+        rows[f"nothing_to_do_{name}"] = float(np.median(times))
+        times = []
+        for k in range(1, repeats + 1):
+            started = time.perf_counter()
+            total = num + 10 * k + (10 * repeats if engine else 0)
+            fs.simulate(fs.from_python(quick), proposal, total, out=folder, progress=False, **engine)
+            times.append(time.perf_counter() - started)
+        rows[f"ten_more_{name}"] = float(np.median(times))
+    return rows
+
+
+def quick(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return theta + rng.normal(size=10)
 
 
 def noise(key: Any, theta: Any) -> Any:
@@ -150,12 +182,19 @@ def draw(rows: list[dict[str, float]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--resume", action="store_true", help="measure going on, and the overhead, alone")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.resume:
+        with tempfile.TemporaryDirectory() as name:
+            print({"version": fs.__version__, **resume(Path(name)), **overhead(Path(name))})
+        return
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         cost = overhead(scratch)
         print(f"overhead of {NUM_WORKERS} workers, 10 ms a record: {cost['overhead']:.1%}", flush=True)
+        going_on = resume(scratch)
+        print("  ".join(f"{k} {v:,.3g}" for k, v in going_on.items()), flush=True)
         large = larger_than_memory(scratch, 256.0, 16_000, 8_192)
         print("  ".join(f"{k} {v if isinstance(v, str) else round(v)}" for k, v in large.items()), flush=True)
         rows = []
@@ -164,7 +203,13 @@ def main() -> None:
             print("  ".join(f"{k} {v:,.3g}" for k, v in rows[-1].items()), flush=True)
     draw(rows, options.out / "campaign.png")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    document = {"overhead": cost, "ledger": rows, "larger_than_memory": large, "peak_megabytes": peak}
+    document = {
+        "overhead": cost,
+        "resume": going_on,
+        "ledger": rows,
+        "larger_than_memory": large,
+        "peak_megabytes": peak,
+    }
     write_json({"benchmark": "campaign", **document, "versions": versions()}, options.out / "campaign.json")
 
 

@@ -527,3 +527,10 @@ def test_a_ledger_made_before_records_could_be_run_again_is_gone_on_with(tmp_pat
     sims = fs.simulate(simulator, BOX, 20, out=tmp_path)
     np.testing.assert_array_equal(sims.x, fs.simulate(simulator, BOX, 20).x)
     assert fs.campaign_status(tmp_path).earlier == {"lost": 1}
+
+
+def test_records_larger_than_the_ledger_is_yet_are_kept(tmp_path):
+    large = fs.from_python(lambda theta, rng: rng.normal(size=150_000), name="large")
+    for num in (1, 2):
+        sims = fs.simulate(large, BOX, num, out=tmp_path)
+    assert sims.x.shape == (2, 150_000)

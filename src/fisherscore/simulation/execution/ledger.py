@@ -309,7 +309,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             with contextlib.suppress(sqlite3.OperationalError):
                 connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-        bound_values(connection, path)
+        bound_values(connection, path, read_only=read_only)
         connection.execute("SELECT count(*) FROM facts").fetchone()
         return connection
 

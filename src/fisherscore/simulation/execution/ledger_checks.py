@@ -26,6 +26,12 @@ _FACTS: dict[str, read.Reader] = {
     "x_shape": read.optional(read.tuple_of(read.count)),
     "num_simulations": read.count,
 }
+# What campaigns begun with earlier versions do not hold.
+_LATER: dict[str, read.Reader] = {
+    "reads": read.dictionary_of(read.dictionary_of(read.text)),
+    "unchecked": read.tuple_of(read.count),
+    "num_planned": read.count,
+}
 _PLAN: dict[str, read.Reader] = {
     "simulator": read.dictionary_of(lambda value: value),
     "proposal": read.dictionary_of(lambda value: value),
@@ -33,9 +39,13 @@ _PLAN: dict[str, read.Reader] = {
 }
 
 
-def bound_values(connection: sqlite3.Connection, path: Path) -> None:
-    """Let no value be larger than the file and its log, and let the file's own tables run no code."""
-    size = sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.is_file())
+def bound_values(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
+    """Let no value be larger than the file and its log, and let the file's own tables run no code.
+
+    What is yet to be written may be larger than the file.
+    """
+    size = 0 if read_only else _LARGEST_VALUE
+    size += sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.is_file())
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(max(size, 10**6), _LARGEST_VALUE))
     connection.execute("PRAGMA trusted_schema = OFF")
 
@@ -73,6 +83,8 @@ def check_facts(facts: dict[str, Any], path: Path) -> bytes:
     """Refuse facts of another kind, or of sizes that the file cannot hold; return the key of the checksums."""
     try:
         values = {name: reader(facts[name]) for name, reader in _FACTS.items()}
+        for name in _LATER.keys() & facts.keys():
+            _LATER[name](facts[name])
         for name, reader in _PLAN.items():
             reader(values["plan"][name])
         shape = values["x_shape"]

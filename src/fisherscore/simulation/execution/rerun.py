@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import CampaignError, FisherScoreWarning
 from ..records import Records
 from .engine import Engine, Job
-from .run import OK, Outcome, Stream
+from .run import LOST, OK, Outcome, Stream
 
 # What may differ for functions of JAX: relative to each number, and to the largest of the record.
 _SINGLE_RELATIVE, _SINGLE_OF_LARGEST = 1e-4, 1e-6
@@ -100,6 +100,8 @@ def run_again(recheck: Recheck, job: Job, engine: Engine) -> None:
 
 def repeats(recheck: Recheck, found: OtherDataError, simulator: object, stream: Stream, engine: Engine) -> bool:
     """Say whether the record that came out otherwise comes out in that way a second time."""
+    if found.outcome.status == LOST:
+        return True
     row = slice(found.row, found.row + 1)
     job = Job(simulator, recheck.stored.indices[row], recheck.inputs[row], stream)  # type: ignore[arg-type]
     (again,) = [outcome for results in engine.run(job) for _, outcome in results]
@@ -117,6 +119,11 @@ def refusal(recheck: Recheck, found: OtherDataError, where: str, repeatable: boo
             f"{begin}and gives other data every time: the simulator is not repeatable. Draw all random numbers from "
             "the generator, the key or the seed that is passed (fisherscore.check_simulator looks for this) and begin "
             f"anew in another folder; to go on all the same, {_SKIP}."
+        )
+    if outcome.status == LOST:
+        return CampaignError(
+            f"{begin}and the machine failed it: {outcome.message}. See to memory, disk space and open files, and run "
+            "the same call again."
         )
     if outcome.status != OK or outcome.x is None:
         what, rounding = f"and now has the status {outcome.status!r}: {outcome.message}", False
