@@ -110,12 +110,8 @@ def delete(folder: Path, other: Path, rng: Rng) -> None:
 def exchange(folder: Path, other: Path, rng: Rng) -> None:
     """Put another's file in the place of one, or a file in the place of another."""
     path = some_file(folder, rng)
-    if rng.uniform() < 0.7 and folder.name not in ("campaign", "export.npz", "export.h5"):
-        source = next(p for p in sorted(other.iterdir()) if p.suffix == path.suffix)
-    else:
-        source = some_file(other if folder.name in ("model", "posterior", "forecast") else folder, rng)
-    content = source.read_bytes()
-    path.write_bytes(content)
+    alike = [p for p in sorted(other.iterdir()) if p.suffix == path.suffix]
+    path.write_bytes((alike[0] if rng.uniform() < 0.7 else some_file(other, rng)).read_bytes())
 
 
 def part_of_another(folder: Path, other: Path, rng: Rng) -> None:
@@ -145,10 +141,9 @@ def not_a_file(folder: Path, other: Path, rng: Rng) -> None:
         os.mkfifo(path)
 
 
-ANY_FILE = (
+OF_ONE_FILE = (
     *map(changed, (flip, flip, flip, flip_in_front, truncate, zero, scramble, repeat, cut, append, move)),
     delete,
-    exchange,
     part_of_another,
     not_a_file,
 )
@@ -353,14 +348,14 @@ def beside_ledger(folder: Path, other: Path, rng: Rng) -> None:
     (folder / name).write_bytes([rng.bytes(4_096), source, journal, b""][int(rng.integers(4))])
 
 
-FOLDERS = (*ANY_FILE, edit_json, edit_json, edit_json, edit_safetensors, edit_safetensors)
+FOLDERS = (*OF_ONE_FILE, exchange, edit_json, edit_json, edit_json, edit_safetensors, edit_safetensors)
 DAMAGES: dict[str, tuple[Damage, ...]] = {
     "model": FOLDERS,
     "posterior": FOLDERS,
     "forecast": FOLDERS,
-    "campaign": (*ANY_FILE, *[edit_ledger] * 5, beside_ledger),
-    "export.npz": (*ANY_FILE, *[edit_npz] * 4, *[edit_archive] * 2),
-    "export.h5": (*ANY_FILE, *[edit_hdf5] * 4),
+    "campaign": (*OF_ONE_FILE, *[edit_ledger] * 5, beside_ledger),
+    "export.npz": (*OF_ONE_FILE, *[edit_npz] * 4, *[edit_archive] * 2),
+    "export.h5": (*OF_ONE_FILE, *[edit_hdf5] * 4),
 }
 
 

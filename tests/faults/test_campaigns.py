@@ -276,6 +276,8 @@ def lose(folder, indices):
             theta = store.read([index]).theta[0]
             store.append([Record(index=index, status="lost", theta=theta, latent=None, x=None, message="killed")])
         store._connection.execute("DELETE FROM earlier")
+        store._connection.execute("UPDATE sittings SET num_records = 0 WHERE id > 1")
+        store._connection.execute("UPDATE sittings SET num_records = (SELECT count(*) FROM records) WHERE id = 1")
         store._connection.commit()
 
 

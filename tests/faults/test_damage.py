@@ -218,6 +218,17 @@ def test_records_of_another_campaign_are_told_from_its_own(tmp_path):
         everything_in(tmp_path / "1")
 
 
+def test_records_that_were_deleted_are_missed(tmp_path):
+    simulator, box = fs.from_python(lambda theta, rng: theta + rng.normal(size=2)), fs.uniform(a=(0.0, 1.0))
+    for num in (20, 30):
+        assert len(fs.simulate(simulator, box, num, out=tmp_path)) == num
+    with sqlite3.connect(tmp_path / ledger.FILE) as connection:
+        connection.execute("DELETE FROM records WHERE id IN (3, 7)")
+    connection.close()
+    with pytest.raises(fs.CampaignError, match="2 records that were written are gone"):
+        everything_in(tmp_path)
+
+
 def test_a_ledger_keeps_its_version_and_its_key(tmp_path):
     """Whatever else is noted down in it, as when parts made by other versions are merged into it."""
     simulator, box = fs.from_python(lambda theta, rng: theta + rng.normal(size=2)), fs.uniform(a=(0.0, 1.0))

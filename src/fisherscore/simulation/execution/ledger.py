@@ -18,7 +18,16 @@ import numpy as np
 
 from ...errors import CampaignError
 from ..records import Record, Records
-from .ledger_checks import bound_values, check_facts, check_tables, checked_runs, explained_errors, facts_of, status_of
+from .ledger_checks import (
+    bound_values,
+    check_complete,
+    check_facts,
+    check_tables,
+    checked_runs,
+    explained_errors,
+    facts_of,
+    status_of,
+)
 from .lock import identity_of, locked
 from .run import STATUSES
 
@@ -102,6 +111,8 @@ class Ledger:
         self._key = check_facts(metadata, self.folder / FILE)
         with explained_errors(self.folder / FILE):
             check_tables(self._connection, self.folder / FILE, (_TABLES, _EARLIER))
+            if self._key:
+                check_complete(self._connection, self.folder / FILE)
 
     @classmethod
     def open(cls, folder: Path) -> "Ledger":

@@ -98,6 +98,23 @@ def check_facts(facts: dict[str, Any], path: Path) -> bytes:
         raise CampaignError(f"{path}: its settings are damaged. {_REMEDY}.") from None
 
 
+def check_complete(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a ledger with fewer records than were written: all that were, less those that took another's place.
+
+    One question, so that what somebody writes meanwhile is in all of its answers or in none.
+    """
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'earlier'").fetchone():
+        return  # made before it was kept which records were replaced
+    counts = ("total(num_records) FROM sittings", "count(*) FROM earlier", "count(*) FROM records")
+    question = ", ".join(f"(SELECT {count})" for count in counts)
+    written, replaced, there = connection.execute(f"SELECT {question}").fetchone()
+    if there < written - replaced:
+        raise CampaignError(
+            f"{path}: {int(written - replaced - there):,} records that were written are gone. {_REMEDY}; to leave out "
+            "records on purpose, pass arrays to fisherscore.from_table."
+        )
+
+
 def status_of(code: Any, path: Path) -> str:
     """Return what a number in the file says became of a record."""
     if not isinstance(code, int) or not 0 <= code < len(STATUSES):
