@@ -143,6 +143,23 @@ def test_a_stopped_process_is_seen(monkeypatch, with_proc):
         assert process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.slow
+def test_what_stops_itself_for_ever_is_given_up(monkeypatch):
+    """Run again, as what was killed from outside: a stop is nobody's fault that could be kept as a failure."""
+    running_time = importlib.import_module("fisherscore.simulation.execution.running_time")
+    monkeypatch.setattr(running_time, "_MOST_SECONDS_STOPPED", 0.3)
+
+    def stopping(theta, rng):
+        if theta[0] < 0.2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return theta
+
+    sims = fs.simulate(fs.from_python(stopping, timeout=30.0), BOX, 12, workers=2)
+    odd = sims.theta[:, 0] < 0.2
+    assert 0 < odd.sum() < 4
+    np.testing.assert_array_equal(sims.status == "lost", odd)
+
+
 def test_a_process_that_stays_stopped_is_reported():
     worker_process = importlib.import_module("fisherscore.simulation.execution.worker_process")
     process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])

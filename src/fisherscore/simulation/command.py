@@ -29,6 +29,7 @@ import numpy as np
 from ..errors import ArgumentError, SimulationError
 from .execution.run import (
     BAD_OUTPUT,
+    LOST,
     NONZERO_EXIT,
     SIGNAL,
     TIMEOUT,
@@ -81,6 +82,8 @@ class Program:
         arguments = [_filled(argument, values) for argument in self.arguments]
         try:
             exit_code, printed = self._wait(arguments, private)
+        except _ForgottenError:
+            return failure(LOST, "was stopped, by a signal or a debugger, for so long that it was ended.")
         except OSError as error:
             if is_of_the_machine(error):
                 raise
@@ -120,6 +123,10 @@ class Program:
                 _kill_group(process.pid)
 
 
+class _ForgottenError(Exception):
+    """A program was stopped and nobody has continued it."""
+
+
 def _read_until_end(process: subprocess.Popen, timeout: float | None) -> tuple[int | None, str]:
     """Read what the program prints, keeping only its end, until it has ended or its time is over.
 
@@ -134,6 +141,8 @@ def _read_until_end(process: subprocess.Popen, timeout: float | None) -> tuple[i
         clock.look(process.pid)
         if not ended and clock.is_over:
             return None, _text(printed)
+        if not ended and clock.is_forgotten:
+            raise _ForgottenError
         if is_open and select.select([pipe], [], [], 0 if ended else _POLL_SECONDS)[0]:
             part = os.read(pipe, 1 << 16)
             is_open = bool(part)

@@ -203,6 +203,9 @@ class _WorkerPool:
             if worker in self.workers and worker.waiting and worker.time.is_over:
                 outcome = failure(TIMEOUT, f"took more than {self.simulator.timeout:g} s and was killed.")
                 results += self._remove(worker, outcome)
+            elif worker in self.workers and worker.time.is_forgotten:
+                worker.process.kill()  # as if killed from outside: the record is run again
+                results += self._remove(worker)
         return results
 
     def _remove(self, worker: WorkerProcess, outcome: Outcome | None = None) -> list[Result]:

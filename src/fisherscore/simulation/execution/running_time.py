@@ -13,6 +13,8 @@ from contextlib import suppress
 _TICKS_A_LIMIT, _SHORTEST_TICK, _LONGEST_TICK = 20, 0.05, 0.5
 # A tick that takes longer than this, in ticks, or than a quarter of the limit, has been interrupted.
 _MOST_TICKS, _MOST_OF_LIMIT, _MOST_SECONDS = 3, 0.25, 1.5
+# What stays stopped for so long waits for nobody any more.
+_MOST_SECONDS_STOPPED = 3600.0
 # Children of children are looked at so far down.
 _DEPTH = 6
 
@@ -53,6 +55,11 @@ class RunningTime:
     def is_over(self) -> bool:
         """Whether the process has had its time."""
         return self.limit is not None and self.seconds > self.limit
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether a process with a limit has been stopped for so long that nobody will let it go on."""
+        return self.limit is not None and self.seconds_stopped > _MOST_SECONDS_STOPPED
 
 
 def is_stopped(process: int, depth: int = _DEPTH) -> bool:

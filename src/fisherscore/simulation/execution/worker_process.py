@@ -126,7 +126,8 @@ class WorkerProcess:
             warnings.warn(
                 f"Worker process {self.process.pid}, or a program it has started, has been stopped for "
                 f"{_SECONDS_TO_REPORT:.0f} s, which does not count towards its time limit. Continue it by "
-                f"kill -CONT {self.process.pid}; or end it by kill -9, and its record will be run again.",
+                f"kill -CONT {self.process.pid}; or end it by kill -9, and its record will be run again. After an "
+                "hour it is ended.",
                 FisherScoreWarning,
                 stacklevel=2,
             )
