@@ -1,6 +1,6 @@
 """Simulators as people write them reach worker processes, or the error names the global that cannot travel."""
 
-import importlib
+import importlib.util
 import pickle
 import subprocess
 import sys
@@ -182,3 +182,19 @@ def test_a_trial_sees_that_workers_give_other_data(users_module):
     users_module.TABLE[0] = 2.0
     (problem,) = fs.check_simulator(simulator, BOX).problems
     assert "a worker gives other data for the same seed" in problem
+
+
+def test_a_file_loaded_by_its_path_reaches_the_workers(tmp_path, monkeypatch):
+    """No name leads to it in a worker, and it holds a lock and a value that was set afterwards."""
+    path = tmp_path / "a_file_somewhere.py"
+    path.write_text(
+        "import threading\nLOCK, SCALE = threading.Lock(), 1.0\n"
+        "def simulator(theta, rng):\n    with LOCK:\n        return SCALE * theta\n"
+    )
+    spec = importlib.util.spec_from_file_location("a_name_of_its_own", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    spec.loader.exec_module(module)
+    module.SCALE = 3.0
+    sims = fs.simulate(fs.from_python(module.simulator), BOX, 3, workers=1)
+    np.testing.assert_array_equal(sims.x, 3.0 * sims.theta)

@@ -1,5 +1,6 @@
 """Which engine runs a simulator, and random numbers that are never shared between purposes."""
 
+import errno
 import sys
 
 import jax
@@ -10,7 +11,7 @@ import fisherscore as fs
 from fisherscore.simulation.execution.dispatch import engine_for
 from fisherscore.simulation.execution.engine import Here
 from fisherscore.simulation.execution.processes import Workers
-from fisherscore.simulation.execution.run import Purpose, Stream
+from fisherscore.simulation.execution.run import Purpose, PythonFunction, Stream, is_of_the_machine
 
 
 def noise(theta, rng):
@@ -44,3 +45,35 @@ def test_purposes_share_no_random_numbers():
     assert len(set(draws)) == len(set(map(tuple, keys))) == len(Purpose)
     # The numbers behind the names are part of what a seed means, so they must not change.
     assert [int(purpose) for purpose in Purpose] == [1, 2, 3, 4]
+
+
+def chained(cause, *, explicitly):
+    try:
+        try:
+            raise cause
+        except MemoryError as error:
+            raise RuntimeError("the solver failed") from (error if explicitly else None)
+    except RuntimeError as outer:
+        return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (OSError(errno.ENOSPC, "no space"), True),
+        (chained(MemoryError(), explicitly=True), True),
+        (chained(MemoryError(), explicitly=False), False),  # it says itself that this was not the cause
+        (FileNotFoundError(errno.ENOENT, "no such file"), False),
+        (ValueError("a fault of its own"), False),
+        (SystemExit(3), False),
+    ],
+)
+def test_failures_of_the_machine_are_told_from_those_of_the_simulator(error, expected):
+    assert is_of_the_machine(error) == expected
+
+    def failing(theta, rng):
+        raise error
+
+    outcome = PythonFunction(failing, "failing")(np.zeros(1), np.random.SeedSequence(0))
+    assert outcome.status == ("lost" if expected else "raised")
