@@ -54,8 +54,8 @@ def with_versions(text: str, *names: str) -> str:
     for versions in (read(name)["versions"] for name in names):
         release = versions["fisherscore"]
         package = "a copy of the repository" if release == "not installed" else f"fisherscore {release}"
-        python, device = versions["python"], versions["device"]
-        lines.append(f"Measured with {package}, JAX {versions['jax']}, Python {python}; device: {device}.")
+        python = f"JAX {versions['jax']}, Python {versions['python']}"
+        lines.append(f"Measured with {package}, {python}; device: {versions['device']}.")
     return "\n\n".join([text, *lines])
 
 
@@ -266,6 +266,13 @@ def kills() -> str:
     return with_versions(table(head, lines), "kills")
 
 
+def damage() -> str:
+    """Write what became of folders and files that were damaged."""
+    head = ("damages", "refused", "loaded", "another answer", "foreign error", "hang or crash", "most seconds")
+    lines = [(kind, *(f"{row[key]:,}" for key in head)) for kind, row in read("damage")["rows"].items()]
+    return with_versions(table(("damaged", *head), lines), "damage")
+
+
 def spectra() -> str:
     """Write the speed of the weak lensing spectra against jax-cosmo, and the memory of many simulations."""
     document = read("weak_lensing_spectra")
@@ -365,6 +372,7 @@ TABLES = {
     "sampler": sampler,
     "campaigns": campaigns,
     "kills": kills,
+    "damage": damage,
     "spectra": spectra,
     "throughput": throughput,
     "start_up": start_up,
@@ -383,8 +391,7 @@ def filled(text: str) -> str:
 def main() -> None:
     """Write the results into all pages that show some."""
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        text = page.read_text()
-        if MARKED.search(text):
+        if MARKED.search(text := page.read_text()):
             page.write_text(filled(text))
             print(page.relative_to(ROOT))
 
