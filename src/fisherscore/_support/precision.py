@@ -39,10 +39,12 @@ def single_precision() -> AbstractContextManager[Any]:
 
 
 def in_single_precision(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Let a function run in single precision, whatever JAX's settings are."""
+    """Let a function run in single precision, whatever JAX's settings are; inside a transformation of JAX, as it is."""
 
     @functools.wraps(function)
     def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+            return function(*args, **kwargs)
         with single_precision():
             return function(*args, **kwargs)
 

@@ -14,7 +14,7 @@ import optax
 
 from ..potentials.base import ScoreFunction
 from ..score.fitted import FittedScore
-from ..score.model import Provenance
+from ..score.provenance import Provenance
 from ..score.standardize import Standardizer
 from ..score.training_summary import TrainingSummary
 from ..simulation.simulations import Simulations

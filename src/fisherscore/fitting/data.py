@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from .._support.precision import in_single_precision
 from .._support.rows import rows_in_turn
 from ..potentials.base import ClosedForm, Evaluation, Frame, ScoreFunction
 from ..potentials.points import Points
@@ -83,6 +84,7 @@ class Rows:
         )
 
 
+@in_single_precision
 @eqx.filter_jit
 def _evaluate(function: ScoreFunction, u: Any, x: Any) -> Any:
     return jax.vmap(function)(u, x)

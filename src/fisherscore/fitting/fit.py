@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from .._support.arguments import as_seed
+from .._support.precision import single_precision
 from ..errors import ArgumentError
 from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
@@ -58,16 +59,18 @@ def fit(
     options = FitOptions(as_seed(seed), progress, None if checkpoint is None else Path(checkpoint))
     check_failures(sims, allow_failures=allow_failures)
     num_bytes = allowed_bytes(memory)
-    if is_too_large(sims, num_bytes):
-        if checkpoint is not None:
-            raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
-        fitted = fit_in_parts(chosen, sims, num_bytes, options)
-    else:
-        good = sims.ok()
-        check_number(len(good))
-        warn_if_imprecise(good)
-        fitted = chosen.fit_function(good, options)
-    return assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims)))
+    too_large = is_too_large(sims, num_bytes)
+    if too_large and checkpoint is not None:
+        raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
+    with single_precision():
+        if too_large:
+            fitted = fit_in_parts(chosen, sims, num_bytes, options)
+        else:
+            good = sims.ok()
+            check_number(len(good))
+            warn_if_imprecise(good)
+            fitted = chosen.fit_function(good, options)
+        return assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims)))
 
 
 def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import nnls
 
+from .._support.precision import in_single_precision
 from .._support.rows import rows_in_turn
 from ..potentials.base import Frame, ScoreFunction
 from .data import Rows
@@ -222,6 +223,7 @@ def implicit_losses(network: Any, rows: tuple[Array, ...], metric: Array, scale:
     return jax.vmap(one)(*rows)
 
 
+@in_single_precision
 @eqx.filter_jit
 def _score_and_divergence(function: ScoreFunction, metric: Any, u: Any, x: Any) -> Array:
     return jax.vmap(lambda v, y: jnp.append(*_one_score_and_divergence(function, metric, v, y)))(u, x)

@@ -14,6 +14,7 @@ import equinox as eqx
 import numpy as np
 
 from .._support.arguments import as_finite, as_indices, as_theta, refuse_outside
+from .._support.precision import in_single_precision
 from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
@@ -124,9 +125,14 @@ def _matrix(model: ScoreModel, theta: np.ndarray, fisher: Any) -> FisherMatrix:
         return FisherMatrix(model.names, as_finite(fisher, "fisher"))
     if not model.knows_fisher:
         raise ArgumentError("fisher: this model knows no Fisher matrix; give one, for instance a forecast at theta0.")
-    return FisherMatrix(model.names, np.asarray(_fisher(model, theta.astype(np.float32)), np.float64))
+    scales = model.own_scales()
+    if scales is None:
+        return FisherMatrix(model.names, np.asarray(_fisher(model, theta.astype(np.float32)), np.float64))
+    inner = _fisher(model.in_scales(scales), scales.inner(theta).astype(np.float32))
+    return FisherMatrix(model.names, scales.matrices(inner))
 
 
+@in_single_precision
 @eqx.filter_jit
 def _fisher(model: ScoreModel, theta: Any) -> Any:
     return model.fisher_one(theta)

@@ -27,6 +27,7 @@ from .._support.compiling import quickly_compiled
 from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
+from ..score.scales import inner_model
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .calibration import calibration_checks, coverage_of, ranks_of
@@ -152,10 +153,11 @@ def _residual(model: ScoreModel, sims: Simulations, score: np.ndarray, factor: n
 
 def _scores_and_jacobians(model: ScoreModel, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute scores (n, p) and their Jacobians in θ (n, p, p)."""
-    rows = np.asarray(theta, np.float32), np.asarray(x, np.float32)
-    both = rows_in_turn(lambda *part: _both(model, *part), rows, min(1024, model.rows_at_once))
+    scales, inner, data = inner_model(model, x)
+    rows = np.asarray(scales.inner(theta), np.float32), np.asarray(data, np.float32)
+    both = rows_in_turn(lambda *part: _both(inner, *part), rows, min(1024, model.rows_at_once))
     values = np.asarray(both, np.float64)
-    return values[:, 0], values[:, 1:].swapaxes(-1, -2)
+    return scales.scores(values[:, 0]), scales.matrices(values[:, 1:].swapaxes(-1, -2))
 
 
 @quickly_compiled

@@ -26,6 +26,7 @@ from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.combined import observed
 from ..score.model import ScoreModel
+from ..score.scales import inner_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,27 +142,28 @@ def maximum_likelihood(
     whole, x = observed(model, x_obs, iid)
     batch = whole.data_batch_shape(x)
     num = int(np.prod(batch))
-    rows = jax.tree.map(lambda a: np.asarray(a.reshape(num, *a.shape[len(batch) :]), np.float32), x)
+    scales, inner, data = inner_model(whole, x)
+    rows = jax.tree.map(lambda a: np.asarray(a.reshape(num, *a.shape[len(batch) :]), np.float32), data)
     limit = np.asarray(as_count(max_steps, "max_steps"), np.int32)
-    given = None if theta0 is None else _given_starts(whole, theta0, batch)
+    given = None if theta0 is None else np.asarray(scales.inner(_given_starts(whole, theta0, batch)), np.float32)
     size = num if num > _MOST_ROWS_FILLED else 1 << (num - 1).bit_length()
     rows, given = jax.tree.map(lambda a: _filled(a, size), (rows, given))
-    starts = _spread_starts(whole, rows, size) if given is None else given
-    theta, covariance, reason, steps, edges = (np.asarray(a)[:num] for a in _solve(whole, starts, rows, limit))
+    starts = _spread_starts(inner, rows, size) if given is None else given
+    u, covariance, reason, steps, edges = (np.asarray(a)[:num] for a in _solve(inner, starts, rows, limit))
     messages = np.array(
         [
             _REASONS[r].format(edges=", ".join(n for n, at in zip(whole.names, e, strict=True) if at))
             for r, e in zip(reason, edges, strict=True)
         ]
     )
-    covariance = np.where((reason == 0)[:, None, None], covariance, np.nan)
+    covariance = np.where((reason == 0)[:, None, None], scales.covariances(covariance), np.nan)
     one = not batch
     converged = (reason == 0).reshape(batch)
     return Estimate(
         names=whole.names,
-        theta=np.asarray(theta, np.float64).reshape(*batch, -1),
-        sigma=np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1)).astype(np.float64).reshape(*batch, -1),
-        covariance=covariance.astype(np.float64).reshape(*batch, *covariance.shape[1:]),
+        theta=scales.outer(u).reshape(*batch, -1),
+        sigma=np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1)).reshape(*batch, -1),
+        covariance=covariance.reshape(*batch, *covariance.shape[1:]),
         converged=bool(converged) if one else converged,
         message=str(messages[0]) if one else messages.reshape(batch),
         num_steps=int(steps[0]) if one else steps.reshape(batch),
@@ -185,7 +187,7 @@ def _given_starts(model: ScoreModel, theta0: Any, batch: tuple[int, ...]) -> Any
             f"theta0: expected one point of shape ({len(model.names)},), or one for each observation, shape "
             f"{(*batch, len(model.names))}; got shape {given.shape}."
         ) from None
-    return np.asarray(starts.reshape(-1, len(model.names)), np.float32)
+    return starts.reshape(-1, len(model.names))
 
 
 def _spread_starts(model: ScoreModel, rows: Any, num: int) -> Any:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._support.precision import in_single_precision
 from ..simulation.proposal import uniform
 from .problem import Problem
 
@@ -34,6 +35,7 @@ def _fisher(theta: Any) -> Any:
     return 0.5 * jnp.einsum("aij,bji->ab", relative, relative)
 
 
+@in_single_precision
 def gaussian_covariance() -> Problem:
     """Make the problem over θ₁ (log amplitude) in [−1, 1] and θ₂ (correlation) in [0.2, 1.2].
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._support.precision import in_single_precision
 from .._support.arguments import as_finite
 from ..errors import ArgumentError
 from ..simulation.latent import GaussianLatent
@@ -16,6 +17,7 @@ from ..simulation.proposal import Proposal, uniform
 from .problem import Problem
 
 
+@in_single_precision
 def linear_gaussian(
     covariance: Any = ((1.0, 0.5), (0.5, 1.0)),
     latent_covariance: Any = ((0.4, 0.0), (0.0, 0.4)),

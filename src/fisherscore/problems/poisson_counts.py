@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._support.precision import in_single_precision
 from ..simulation.proposal import uniform
 from .problem import Problem
 
@@ -19,6 +20,7 @@ def _rates(theta: Any) -> Any:
     return 3.0 * jnp.exp(_DESIGN @ theta)
 
 
+@in_single_precision
 def poisson_counts() -> Problem:
     """Make the Poisson problem over θ₁ in [0.5, 2], θ₂ in [−1, 1].
 

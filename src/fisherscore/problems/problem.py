@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .._support.arguments import as_theta
+from .._support.precision import in_single_precision
 from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
 from ..score.model import FunctionScore
@@ -126,4 +127,4 @@ class Problem:
 
 @functools.lru_cache(maxsize=32)
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(jax.vmap(function))
+    return in_single_precision(jax.jit(jax.vmap(function)))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._support.precision import in_single_precision
 from ..simulation.proposal import uniform
 from .problem import Problem
 
@@ -16,6 +17,7 @@ _FREEDOM = 4.0
 _SLOPES = np.linspace(-1, 1, 10).astype(np.float32)
 
 
+@in_single_precision
 def student_t() -> Problem:
     """Make the Student-t problem.
 

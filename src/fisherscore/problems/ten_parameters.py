@@ -5,10 +5,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._support.precision import in_single_precision
 from ..simulation.proposal import uniform
 from .problem import Problem
 
 
+@in_single_precision
 def ten_parameters() -> Problem:
     """Make the problem over θ in [−1, 1]¹⁰.
 

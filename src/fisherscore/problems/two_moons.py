@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._support.arguments import as_count, as_data, as_seed
+from .._support.precision import in_single_precision
 from ..simulation.proposal import uniform
 from .problem import Problem
 
@@ -37,6 +38,7 @@ def _log_likelihood(theta: Any, x: Any) -> Any:
     return jnp.where(u[0] > 0, value, -jnp.inf)
 
 
+@in_single_precision
 def two_moons() -> Problem:
     """Make the two moons problem over the box [−1, 1]².
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._support.precision import in_single_precision
 from ..simulation.proposal import uniform
 from .problem import Problem
 
@@ -27,6 +28,7 @@ def _log_likelihood(theta: Any, x: Any) -> Any:
     return jnp.logaddexp(x @ mean, -(x @ mean)) - 0.5 * mean @ mean
 
 
+@in_single_precision
 def two_signs() -> Problem:
     """Make the problem over θ in [−2, 2]².
 

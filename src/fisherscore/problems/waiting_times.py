@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._support.precision import in_single_precision
 from ..simulation.proposal import uniform
 from .problem import Problem
 
@@ -17,6 +18,7 @@ _K = np.arange(1, 9)
 _DESIGN = np.stack([np.ones(8), np.sin(_K), np.cos(_K)], axis=1).astype(np.float32)
 
 
+@in_single_precision
 def waiting_times() -> Problem:
     """Make the problem over θ in [−1, 1]³.
 

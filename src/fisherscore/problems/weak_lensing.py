@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._support.precision import in_single_precision
 from .._support.arguments import as_count, as_finite
 from ..errors import ArgumentError
 from ..simulation.proposal import uniform
@@ -29,6 +30,7 @@ _NARROWEST, _WIDEST = 0.3, 2.5
 _DERIVATIVES = ("true", "jax-cosmo")
 
 
+@in_single_precision
 def weak_lensing(
     *, num_multipoles: int = 5, source_redshifts: Sequence[float] = (1.0, 0.5), derivatives: str = "true"
 ) -> Problem:

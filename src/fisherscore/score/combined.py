@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from .._support.arguments import as_data
 from ..errors import ArgumentError
 from .model import ScoreModel
+from .scales import Scales
 
 
 class CombinedScore(ScoreModel):
@@ -90,6 +91,34 @@ class CombinedScore(ScoreModel):
                 f"{type(x).__name__}{f' of length {len(x)}' if isinstance(x, tuple | list) else ''}."
             )
         return tuple(m.check_data(v, f"{argument}[{i}]") for i, (m, v) in enumerate(zip(self.models, x, strict=True)))
+
+    def own_scales(self) -> Scales | None:
+        """Return scales in which the training region runs from −1 to 1, if all parts can be put into them."""
+        if any(model.own_scales() is None for model in self.models):
+            return None
+        return Scales.of_region(self.low, self.high)
+
+    def in_scales(self, scales: Scales) -> "CombinedScore":
+        """Put all parts into the same scales.
+
+        Args:
+            scales: Centre and scale.
+
+        Returns:
+            A model whose scores are derivatives by u = (θ − centre) / scale.
+        """
+        return CombinedScore(tuple(model.in_scales(scales.of(self._places(model))) for model in self.models))
+
+    def data_in_scales(self, x: Any) -> Any:
+        """Return the data of each part as it takes them.
+
+        Args:
+            x: Data as :meth:`check_data` returns them.
+
+        Returns:
+            A tuple with one entry per model.
+        """
+        return tuple(model.data_in_scales(data) for model, data in zip(self.models, x, strict=True))
 
     def data_batch_shape(self, x: Any) -> tuple[int, ...]:
         """Return the leading axes, which all entries must share.
@@ -193,6 +222,18 @@ class IndependentDraws(ScoreModel):
     def rows_at_once(self) -> int:
         """How many rows may be evaluated side by side, each with all its draws."""
         return max(1, self.model.rows_at_once // self.num_draws)
+
+    def own_scales(self) -> Scales | None:
+        """As the model."""
+        return self.model.own_scales()
+
+    def in_scales(self, scales: Scales) -> "IndependentDraws":
+        """Put the model into other scales."""
+        return IndependentDraws(self.model.in_scales(scales), self.num_draws)
+
+    def data_in_scales(self, x: Any) -> Any:
+        """Return the draws as the model takes them."""
+        return self.model.data_in_scales(x)
 
     @property
     def knows_fisher(self) -> bool:

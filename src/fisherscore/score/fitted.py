@@ -16,11 +16,14 @@ from jaxtyping import Array, Float
 
 from .._support.folder import FolderKind, as_folder, write_folder
 from .._support.folder_reading import arrays_path, read_arrays, read_document, read_json, read_whole
+from .._support.precision import in_single_precision
 from .._support.text import html_table
 from ..errors import ModelFolderError
 from ..potentials.base import Potential, ScoreFunction, describe, likelihood
 from .layout import STANDARDIZER, SUMMARY, Description, check_values, read_provenance
-from .model import Provenance, ScoreModel
+from .model import ScoreModel
+from .provenance import Provenance
+from .scales import Scales
 from .standardize import Standardizer
 from .training_summary import TrainingSummary
 
@@ -140,6 +143,41 @@ class FittedScore(ScoreModel):
         scale = self.standardizer.score(jnp.ones(len(self.names)))
         return scale[:, None] * self.training_summary.fisher(unit) * scale
 
+    def own_scales(self) -> Scales:
+        """Return scales in which the training region runs from −1 to 1."""
+        return Scales.of_region(self.low, self.high)
+
+    def in_scales(self, scales: Scales) -> "FittedScore":
+        """Return the model as a function of u = (θ − centre) / scale and of standardised data.
+
+        Args:
+            scales: Centre and scale.
+
+        Returns:
+            A model whose scores are derivatives by u.
+        """
+        kept = self.standardizer
+        inner = Standardizer(
+            theta_centre=scales.inner(kept.theta_centre),
+            theta_scale=np.asarray(kept.theta_scale, np.float64) / scales.scale,
+            x_centre=np.zeros_like(kept.x_centre),
+            x_scale=np.ones_like(kept.x_scale),
+            score_scale=kept.score_scale,
+        )
+        ends = scales.inner(self.low), scales.inner(self.high)
+        return eqx.tree_at(lambda m: (m.standardizer, m.low, m.high), self, (inner, *ends))
+
+    def data_in_scales(self, x: Any) -> Any:
+        """Standardise data, in double precision.
+
+        Args:
+            x: Data as :meth:`check_data` returns them.
+
+        Returns:
+            Data of the same shape, of order one.
+        """
+        return self.standardizer.data(x)
+
     def rarity(self, x: Any) -> np.ndarray:
         """Return the fraction of training data farther from their mean than each x; 0 is beyond all.
 
@@ -152,8 +190,7 @@ class FittedScore(ScoreModel):
         x = self.check_data(x)
         batch = self.data_batch_shape(x)
         rows = x.reshape(-1, *self.x_shape)
-        standardised = (rows - self.standardizer.x_centre) / self.standardizer.x_scale
-        return self.training_summary.rarity(standardised).reshape(batch)
+        return self.training_summary.rarity(self.standardizer.data(rows)).reshape(batch)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of JSON and safetensors, replacing a model that is there.
@@ -202,6 +239,7 @@ def load(path: str | Path) -> FittedScore:
     return read_whole(folder, _KIND, lambda: _load(folder))
 
 
+@in_single_precision
 def _load(folder: Path) -> FittedScore:
     file = folder / _KIND.document
     document = read_document(folder, _KIND)

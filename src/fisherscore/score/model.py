@@ -7,7 +7,7 @@ models of the same shape share compiled code.
 
 import abc
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -17,41 +17,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support.arguments import as_count, as_data, as_theta, is_traced
+from .._support.precision import in_single_precision
 from .._support.rows import rows_in_turn, rows_mapped
 from .._support.text import html_table
 from ..errors import ArgumentError, FisherScoreWarning
 from ..simulation.proposal import Proposal
+from .scales import Scales, is_far
 
 # Rows evaluated at once unless a model says otherwise; more are done in turn, to bound the memory.
 _ROWS_AT_ONCE = 65_536
-
-
-class Provenance(Mapping[str, Any]):
-    """Facts about a model that no computation depends on: versions, seeds, the loss curve.
-
-    All provenances compare equal, so that models which differ in nothing else share compiled code.
-    """
-
-    def __init__(self, entries: Mapping[str, Any] | None = None):
-        self._entries = dict(entries or {})
-
-    def __getitem__(self, name: str) -> Any:
-        return self._entries[name]
-
-    def __iter__(self) -> Any:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Provenance)
-
-    def __hash__(self) -> int:
-        return hash(Provenance)
-
-    def __repr__(self) -> str:
-        return f"Provenance({', '.join(self._entries)})"
 
 
 class ScoreModel(eqx.Module):
@@ -155,6 +129,38 @@ class ScoreModel(eqx.Module):
         """
         return as_data(x, self.x_shape, argument)
 
+    def own_scales(self) -> Scales | None:
+        """Return scales in which the training region runs from −1 to 1; None where the user's own must do.
+
+        Returns:
+            The scales, or None.
+        """
+        return None
+
+    def in_scales(self, scales: Scales) -> "ScoreModel":
+        """Return the model as a function of u = (θ − centre) / scale, and of data as :meth:`data_in_scales` gives them.
+
+        What depends on large numbers and small differences is computed on the host, in double precision.
+
+        Args:
+            scales: Centre and scale.
+
+        Returns:
+            A model whose scores are derivatives by u.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be put into {scales}.")
+
+    def data_in_scales(self, x: Any) -> Any:
+        """Return data as the model in other scales takes them.
+
+        Args:
+            x: Data as :meth:`check_data` returns them.
+
+        Returns:
+            Data of the same shape.
+        """
+        return x
+
     def data_batch_shape(self, x: Any) -> tuple[int, ...]:
         """Return the leading axes of data.
 
@@ -251,16 +257,23 @@ class ScoreModel(eqx.Module):
         if traced:
             values = function(self, thetas, xs)
             return values.reshape(*batch, *values.shape[1:])
-        rows = rows_in_turn(lambda *rows: function(self, *rows), (thetas, xs), self.rows_at_once)
+        model, scales = self, self.own_scales()
+        if scales is not None:
+            model, thetas, xs = self.in_scales(scales), scales.inner(thetas), self.data_in_scales(xs)
+        rows = rows_in_turn(lambda *rows: function(model, *rows), (thetas, xs), self.rows_at_once)
+        if scales is not None and rows.ndim == 2:
+            rows = scales.scores(rows)
         # Unlike jnp.asarray, which compiles something for every new shape.
-        return jax.device_put(rows.reshape((*batch, *rows.shape[1:])))
+        return jax.device_put(np.asarray(rows, np.float32).reshape((*batch, *rows.shape[1:])))
 
 
+@in_single_precision
 @eqx.filter_jit
 def _scores(model: ScoreModel, theta: Any, x: Any) -> Array:
     return rows_mapped(model.score_one, (theta, x), model.rows_at_once)
 
 
+@in_single_precision
 @eqx.filter_jit
 def _log_likelihoods(model: ScoreModel, theta: Any, x: Any) -> Array:
     return rows_mapped(model.log_likelihood_one, (theta, x), model.rows_at_once)
@@ -323,6 +336,11 @@ class FunctionScore(ScoreModel):
         self.fisher_function = fisher
         self.batch_size = as_count(batch_size, "batch_size")
         self.low, self.high = proposal.low, proposal.high
+        if is_far(self.low, self.high, 1_000.0).any():
+            raise ArgumentError(
+                "proposal: a score written down by hand is computed in single precision, which cannot tell apart "
+                f"parameters of {proposal}. Measure them from a point inside the range, in units of its size."
+            )
         self.names, self.units = proposal.names, proposal.units
         self.x_shape = tuple(x_shape)
         p = len(self.names)

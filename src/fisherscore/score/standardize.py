@@ -14,6 +14,9 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+# Standardised data are at most this large: their squares are numbers of single precision still.
+_FARTHEST = 1e15
+
 
 class Standardizer(eqx.Module):
     """Centres and scales θ, x and scores."""
@@ -50,6 +53,10 @@ class Standardizer(eqx.Module):
     def inputs(self, theta: Any, x: Any) -> tuple[Any, Any]:
         """Map (θ, x) to what the network sees."""
         return (theta - self.theta_centre) / self.theta_scale, (x - self.x_centre) / self.x_scale
+
+    def data(self, x: Any) -> np.ndarray:
+        """Map data alone, on the host and in double precision; what is beyond all measure stays finite."""
+        return np.clip((np.asarray(x, np.float64) - self.x_centre) / self.x_scale, -_FARTHEST, _FARTHEST)
 
     def target(self, score: Any) -> Any:
         """Map a score in the user's units to what the network models."""

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._support.arguments import as_count, as_finite, as_seed
+from .._support.precision import double_precision, single_precision
 from .._support.text import html_table
 from ..errors import ArgumentError
+from .drawing import draws_in_double
 from .execution.run import OK
 from .failures import success_weights
 from .latent import AdditiveLatent, Latent
@@ -252,10 +253,13 @@ class Simulations:
                 "sims: no latent was drawn with these simulations, so there are no latent scores. Use "
                 'recipe="auto", which needs none, or simulate with latent="additive" or a latent of your own.'
             )
-        score = jax.jit(jax.vmap(self.latent_model.score))(
-            jnp.asarray(self.theta, jnp.float32), jnp.asarray(self.latent, jnp.float32)
-        )
-        return np.asarray(score, dtype=np.float64)
+        latent = self.latent
+        assert latent is not None
+        double = draws_in_double(self.latent_model, self.theta.shape[1])
+        with double_precision() if double else single_precision():
+            kind = np.float64 if double else np.float32
+            score = jax.jit(jax.vmap(self.latent_model.score))(self.theta.astype(kind), latent.astype(kind))
+            return np.asarray(score, dtype=np.float64)
 
     def fingerprint(self) -> str:
         """Compute a hash of the data, so that a fit can say what it was trained on.
