@@ -15,6 +15,10 @@ MAX_FAILURE_RATE = 0.01
 MIN_SIMULATIONS = 10
 # Single precision resolves columns that vary by more than this fraction of their size.
 _MIN_RELATIVE_SPREAD = 3e-5
+# And double precision, in which data are standardised, those that vary by more than this.
+_MIN_SPREAD_IN_DOUBLE = 1e-11
+# Standard deviations are computed of squares.
+_LARGEST = 1e140
 # A datum whose noise is less than this fraction of its spread over the region is all but determined by θ.
 _MIN_NOISE = 1e-3
 
@@ -57,18 +61,33 @@ def check_number(num_successes: int) -> None:
 
 
 def warn_if_imprecise(sims: Simulations) -> None:
-    """Warn when numbers vary by so little that single precision cannot follow them."""
+    """Warn when numbers vary by so little that the precision they are in cannot follow them; refuse those beyond it."""
     for name, rows in (("theta", sims.theta), ("x", sims.x.reshape(len(sims), -1))):
-        size, spread = np.abs(rows).max(axis=0), rows.std(axis=0)
-        blurred = (spread > 0) & (spread < _MIN_RELATIVE_SPREAD * size)
+        size = np.abs(rows).max(axis=0)
+        _refuse_out_of_range(name, size)
+        spread = rows.std(axis=0)
+        with np.errstate(over="ignore"):
+            single = (rows == rows.astype(np.float32)).all(axis=0)  # from a simulator that computes in it
+        blurred = (spread > 0) & (spread < np.where(single, _MIN_RELATIVE_SPREAD, _MIN_SPREAD_IN_DOUBLE) * size)
         if blurred.any():
             column = int(np.flatnonzero(blurred)[0])
             warnings.warn(
                 f"sims: column {column} of {name} is about {size[column]:.4g} and varies by {spread[column]:.2g}, "
-                "which single precision hardly resolves. Subtract a constant.",
+                f"which {'single' if single[column] else 'double'} precision hardly resolves. Subtract a constant in "
+                "the simulator.",
                 FisherScoreWarning,
                 stacklevel=3,
             )
+
+
+def _refuse_out_of_range(name: str, size: np.ndarray) -> None:
+    """Refuse columns whose squares double precision cannot hold."""
+    bad = np.flatnonzero((size > _LARGEST) | ((size > 0) & (size < 1 / _LARGEST)))
+    if bad.size:
+        raise ArgumentError(
+            f"sims: column {int(bad[0])} of {name} is as large as {size[bad[0]]:.3g}; expected sizes between "
+            f"{1 / _LARGEST:g} and {_LARGEST:g}. Return the data in other units, or their logarithm."
+        )
 
 
 def warn_if_deterministic(rows: Rows) -> None:

@@ -35,6 +35,7 @@ from .diagnosis_result import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
 from .fisher_matrix import FisherMatrix
 from .nuts import sample_lanes
 from .posterior import SMALLEST_RARITY
+from .scaling import ScaledProblem
 from .target import Lanes, Target
 
 # Independent draws kept of each posterior, and steps of its chain from one to the next.
@@ -234,11 +235,13 @@ def _calibrate(
     model: ScoreModel, sims: Simulations, num: int, seed: int, progress: bool | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sample the posterior of ``num`` simulated observations under the proposal they were drawn from."""
-    lanes = Lanes.of(Target.of(model, sims.proposal.distributions), sims.x[:num])
+    scaled = ScaledProblem.of(model, sims.x[:num], sims.proposal)
+    lanes = Lanes.of(Target.of(scaled.model, scaled.law), scaled.x)
     chains = sample_lanes(lanes, seed, num_warmup=_NUM_WARMUP, num_samples=_THINNING * _NUM_DRAWS, progress=progress)
     draws = chains.theta[::_THINNING].swapaxes(0, 1)
-    truth = sims.drawn_at[:num]
-    return ranks_of(truth, draws, seed), coverage_of(truth, draws, (model.low, model.high), seed)
+    truth = scaled.scales.inner(sims.drawn_at[:num])
+    region = scaled.model.low, scaled.model.high
+    return ranks_of(truth, draws, seed), coverage_of(truth, draws, region, seed)
 
 
 def _familiarity_check(model: ScoreModel, x_obs: Any) -> Check:

@@ -24,7 +24,7 @@ from .posterior import (
     Posterior,
 )
 from .posteriors import Posteriors
-from .priors.given import Parameters, prior_of
+from .scaling import ScaledProblem
 from .smc import tempered_particles
 from .target import Lanes, Target
 
@@ -191,9 +191,10 @@ def _sampled(whole: ScoreModel, x: Any, prior: Any, options: dict[str, Any]) -> 
         num_chains=as_count(options["num_chains"], "num_chains"),
         progress=options["progress"],
     )
-    law = prior_of(Parameters.of(whole), prior)
-    run = _SAMPLERS[method](Lanes.of(Target.of(whole, law), x), seed, settings)
-    return _posteriors(whole, x, law.ends(), run)
+    scaled = ScaledProblem.of(whole, x, prior)
+    run = _SAMPLERS[method](Lanes.of(Target.of(scaled.model, scaled.law), scaled.x), seed, settings)
+    in_theta = replace(run, chains=scaled.scales.outer(run.chains), log_density=scaled.log_density(run.log_density))
+    return _posteriors(whole, x, scaled.ends(), in_theta)
 
 
 def _nuts(lanes: Lanes, seed: int, settings: _Settings) -> _Run:

@@ -1,6 +1,6 @@
 """Posteriors in scales of order one, where ranges are narrow and far from zero, so that single precision can bear them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpyro.distributions as dist
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
 from ..score.scales import Scales, is_far
+from .priors.blocks import Ends, Prior
+from .priors.given import Parameters, RestrictedPrior, pieces_of, prior_of
 
 # Laws of (θ − centre) / scale by kind of the law of θ.
 _MOVED: dict[type, Callable[[Any, float, float], Any]] = {
@@ -22,36 +24,60 @@ _MOVED: dict[type, Callable[[Any, float, float], Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class ScaledProblem:
-    """A model, data and priors as samplers take them, and the scales that lead back to θ."""
+    """A model, data and a prior as samplers take them, and the scales that lead back to θ."""
 
     scales: Scales
     model: ScoreModel
     x: Any
-    laws: Any
+    law: Prior
 
     @classmethod
-    def of(cls, model: ScoreModel, x: Any, laws: Sequence[Any]) -> "ScaledProblem":
+    def of(cls, model: ScoreModel, x: Any, prior: Any) -> "ScaledProblem":
         """Move only those parameters that need it, so that all other priors are taken as they are."""
         own = model.own_scales()
         if own is None:
-            return cls(Scales.none(len(model.names)), model, x, laws)
+            return cls(Scales.none(len(model.names)), model, x, prior_of(Parameters.of(model), prior))
         far = is_far(model.low, model.high)
         scales = Scales(np.where(far, own.centre, 0.0), np.where(far, own.scale, 1.0))
-        if far.any():
-            places = zip(model.names, laws, far, scales.centre.tolist(), scales.scale.tolist(), strict=True)
-            laws = tuple(_moved(name, law, c, s) if moves else law for name, law, moves, c, s in places)
-        return cls(scales, model.in_scales(scales), model.data_in_scales(x), laws)
+        inner = model.in_scales(scales)
+        law = prior_of(Parameters.of(inner), _moved(model.names, prior, scales, far) if far.any() else prior)
+        return cls(scales, inner, model.data_in_scales(x), law)
 
     def log_density(self, log_density: Any) -> np.ndarray:
         """Turn log-densities in u into those in θ."""
         return np.asarray(log_density) - np.log(self.scales.scale).sum()
 
-
-def _moved(name: str, law: Any, centre: float, scale: float) -> Any:
-    if type(law) not in _MOVED:
-        known = ", ".join(kind.__name__ for kind in _MOVED)
-        raise ArgumentError(
-            f"prior[{name!r}]: the training region is narrow and far from zero, so the prior must be one of {known}; "
-            f"got {type(law).__name__}. Measure {name} from a point inside its range to use any other."
+    def ends(self) -> tuple[Ends, ...]:
+        """Return the ends of each parameter's prior, in θ."""
+        places = zip(self.law.ends(), self.scales.centre.tolist(), self.scales.scale.tolist(), strict=True)
+        return tuple(
+            (None if low is None else c + s * low, None if high is None else c + s * high) for (low, high), c, s in places
         )
-    return _MOVED[type(law)](law, centre, scale)
+
+
+def _moved(names: tuple[str, ...], prior: Any, scales: Scales, far: np.ndarray) -> dict[Any, Any]:
+    """Return the laws of a prior, those of far parameters as laws of u."""
+    if isinstance(prior, RestrictedPrior):
+        raise ArgumentError(f"prior: no region other than a box can be cut out{_too_far(names, far)}")
+    moved: dict[Any, Any] = {}
+    for own, law in pieces_of(prior, names):
+        places = [names.index(name) for name in own]
+        if not far[places].any():
+            moved[own[0] if len(own) == 1 else own] = law
+            continue
+        if len(own) > 1 or type(law) not in _MOVED:
+            known = ", ".join(kind.__name__ for kind in _MOVED)
+            raise ArgumentError(
+                f"prior: expected one of {known} for each of {', '.join(own)}, got {type(law).__name__}"
+                f"{_too_far(names, far)}"
+            )
+        moved[own[0]] = _MOVED[type(law)](law, float(scales.centre[places[0]]), float(scales.scale[places[0]]))
+    return moved
+
+
+def _too_far(names: tuple[str, ...], far: np.ndarray) -> str:
+    listed = ", ".join(name for name, is_so in zip(names, far, strict=True) if is_so)
+    return (
+        f": the training region of {listed} is narrow and far from zero, beyond single precision. Measure {listed} from "
+        "a point inside the range, in units of its size, to use any prior."
+    )

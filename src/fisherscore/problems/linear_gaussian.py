@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._support.precision import in_single_precision
 from .._support.arguments import as_finite
+from .._support.precision import in_single_precision
 from ..errors import ArgumentError
 from ..simulation.latent import GaussianLatent
 from ..simulation.proposal import Proposal, uniform

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._support.precision import in_single_precision
 from .._support.arguments import as_count, as_finite
+from .._support.precision import in_single_precision
 from ..errors import ArgumentError
 from ..simulation.proposal import uniform
 from .lensing_spectra import fiducial_covariance, matmul, spectra
