@@ -1,6 +1,7 @@
 """The command line. Heavy modules are imported inside the commands, so that ``--help`` answers at once."""
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,17 +12,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 
 from . import __version__
 from .errors import ArgumentError, FisherScoreError, FisherScoreWarning
 
 app = typer.Typer(
-    help="Learn the Fisher score of any simulator, and put it to work.", no_args_is_help=True, add_completion=True
+    help="Learn the Fisher score of any simulator, and put it to work.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
 )
 
 # Exit codes: 0 done; 1 an error, told in one line; 2 wrong usage; 3 done, but not to be trusted; 130 interrupted.
 FAILED, UNTRUSTED, INTERRUPTED = 1, 3, 130
+
+_DEBUG = "FISHERSCORE_DEBUG"
 
 
 class Experiment(StrEnum):
@@ -50,8 +57,13 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an error comes from (or set FISHERSCORE_DEBUG=1).")
+    ] = False,
 ) -> None:
     """Learn the Fisher score of any simulator, and put it to work."""
+    if debug:
+        os.environ[_DEBUG] = "1"
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write the result as JSON, for machines; all else to stderr.")]
@@ -351,13 +363,39 @@ def _range(text: str) -> tuple[str, tuple[float, float]]:
         raise ArgumentError(f"--parameter: expected name=low:high such as omega=0.1:0.5, got {text!r}.") from None
 
 
+def _wants_tracebacks() -> bool:
+    return os.environ.get(_DEBUG, "") not in ("", "0")
+
+
+def unexpected(error: Exception) -> str:
+    """Say in few lines what went wrong that nobody expected, and what to do about it."""
+    from .simulation.execution.run import text_of
+
+    text = " ".join(text_of(error).split())
+    return (
+        f"fisherscore: unexpected {type(error).__name__}{': ' if text else ''}{text[:300]}\n"
+        "This is a fault of fisherscore, or of code it was given. To see where it comes from, run the same command as "
+        f"fisherscore --debug ... (or set {_DEBUG}=1). If it is not your own code, please report what it then prints, "
+        "with the command, to those who make fisherscore."
+    )
+
+
 @contextmanager
 def _errors() -> Iterator[None]:
     """Print errors of the package and of the file system as one line, without a traceback."""
     try:
         yield
     except (FisherScoreError, OSError) as error:
+        if _wants_tracebacks():
+            raise
         typer.echo(f"fisherscore: {error}", err=True)
+        raise typer.Exit(FAILED) from None
+    except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
+        raise
+    except Exception as error:
+        if _wants_tracebacks():
+            raise
+        typer.echo(unexpected(error), err=True)
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
         typer.echo("fisherscore: stopped. What is done is kept; the same command goes on from here.", err=True)

@@ -20,17 +20,23 @@ def is_traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
+# More of anything does not fit in memory, or never ends.
+MOST = 100_000_000
+
+
 def as_count(value: Any, argument: str, minimum: int = 1) -> int:
-    """Return a whole number of at least ``minimum``."""
+    """Return a whole number of at least ``minimum``, and not beyond all measure."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < minimum:
-        raise ArgumentError(f"{argument}: expected a whole number of at least {minimum}, got {value!r}.")
+        raise ArgumentError(f"{argument}: expected a whole number of at least {minimum}, got {brief(value)}.")
+    if int(value) > MOST:
+        raise ArgumentError(f"{argument}: expected at most {MOST:,}, got {brief(value)}.")
     return int(value)
 
 
 def as_seed(value: Any) -> int:
     """Return a seed: a whole number from 0 to 2**63 - 1."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < 2**63:
-        raise ArgumentError(f"seed: expected a whole number from 0 to 2**63 - 1, got {value!r}.")
+        raise ArgumentError(f"seed: expected a whole number from 0 to 2**63 - 1, got {brief(value)}.")
     return int(value)
 
 
@@ -42,7 +48,7 @@ def as_finite(value: Any, argument: str) -> np.ndarray:
         array = _as_floats(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"{argument}: expected numbers, got {_brief(value)} ({error}). Pass an array of floats."
+            f"{argument}: expected numbers, got {brief(value)} ({error}). Pass an array of floats."
         ) from None
     if not np.all(np.isfinite(array)):
         bad = np.argwhere(~np.isfinite(array))
@@ -122,7 +128,8 @@ def as_data(x: Any, shape: tuple[int, ...], argument: str = "x") -> Any:
 
 def check_names(given: Any, known: Sequence[str], argument: str) -> None:
     """Refuse parameter names that are not known."""
-    unknown = [n for n in given if n not in known]
+    allowed = set(known)
+    unknown = [n for n in given if n not in allowed]
     if unknown:
         raise ArgumentError(f"{argument}: unknown parameter name {unknown[0]!r}. Known names: {', '.join(known)}.")
 
@@ -142,7 +149,7 @@ def as_names(names: Any, num: int, argument: str = "names") -> tuple[str, ...]:
     if isinstance(names, str) or len(called) != num or not all(map(is_name, called)):
         raise ArgumentError(
             f"{argument}: expected {num} names, one per parameter, each a text that can be printed; got "
-            f"{_brief(names)}. Pass a list of {num} texts."
+            f"{brief(names)}. Pass a list of {num} texts."
         )
     if len(set(called)) != len(called):
         raise ArgumentError(f"{argument}: a parameter is named twice in {list(called)}. Give each a name of its own.")
@@ -154,6 +161,10 @@ def is_name(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and value.isprintable()
 
 
-def _brief(value: Any) -> str:
-    text = repr(value)
+def brief(value: Any) -> str:
+    """Write down a value in at most 60 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number with more digits than Python writes down
+        return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,5 +1,6 @@
 """Small tools for pictures: axes, labels that show names as they are, ellipses, and checks of what is drawn."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,33 @@ def mathematics(name: str, unit: str) -> str:
     '\\mathrm{a\\_1\\ [m\\hat{\\ }2]}'
     """
     text = name + (f" [{unit}]" if unit else "")
-    return rf"\mathrm{{{''.join(_IN_MATHEMATICS.get(c, c) for c in text)}}}"
+    label = rf"\mathrm{{{''.join(_IN_MATHEMATICS.get(c, c) for c in text)}}}"
+    # Should Matplotlib find something else in it, letters and digits will do.
+    return label if can_be_drawn(f"${label}$") else rf"\mathrm{{{''.join(c if c.isalnum() else '.' for c in text)}}}"
+
+
+def legend_label(text: str) -> str:
+    r"""Return a user's label, with the mathematics between its dollar signs if there is any that can be drawn.
+
+    >>> legend_label(r"$\alpha$ of A"), legend_label(r"$\frac{a$")
+    ('$\\alpha$ of A', '\\$\\frac{a\\$')
+    """
+    return text if can_be_drawn(text) else plain(text)
+
+
+def can_be_drawn(text: str) -> bool:
+    """Say whether Matplotlib can read the mathematics of a text."""
+    from matplotlib.mathtext import MathTextParser
+
+    if text.replace(r"\$", "").count("$") % 2:
+        return True  # shown as it is
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            MathTextParser("path").parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def getdist_names(names: Sequence[str]) -> list[str]:

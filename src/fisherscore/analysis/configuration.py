@@ -77,7 +77,7 @@ def read_configuration(path: str | Path) -> Configuration:
         top.take(name, anything, None)  # tables, read one by one below
     title = top.take("title", text, Path(path).stem)
     out = folder / top.take("out", text, f"runs/{Path(path).stem}")
-    seed = top.take("seed", whole(0), 0)
+    seed = top.take("seed", whole(0, most=2**62), 0)
     top.finish()
     proposal = read_parameters(document)
     simulator, shape = _simulator(document, folder)

@@ -2,14 +2,18 @@
 
 import difflib
 import math
+import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .._support.arguments import MOST, brief
 from ..errors import ConfigurationError
 
 _REQUIRED = object()
+_LARGEST_FILE = 10_000_000
 
 
 class Document:
@@ -18,6 +22,8 @@ class Document:
     def __init__(self, path: Path):
         self.path = path
         try:
+            if path.is_file() and path.stat().st_size > _LARGEST_FILE:
+                raise ConfigurationError(f"{path}: has {path.stat().st_size:,} bytes; this is no analysis file.")
             self.text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ConfigurationError(f"{path}: no such file. To make one: fisherscore init {path}") from None
@@ -27,24 +33,33 @@ class Document:
             self.tree: dict[str, Any] = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
             raise ConfigurationError(f"{path}: not TOML: {error}. (Words need quotes, numbers none.)") from None
+        except (RecursionError, ValueError) as error:
+            why = "nested too deeply" if isinstance(error, RecursionError) else f"not TOML: {error}"
+            raise ConfigurationError(
+                f"{path}: {why}. Values here are numbers, words, and short lists of them."
+            ) from None
 
     def line(self, keys: Sequence[str]) -> int:
-        """Return the line on which a key is set, or its table begins; for a key that is not there, its table's.
+        """Return the line on which a key is set, or its table begins; for a key that is not there, its table's."""
+        wanted, lines = tuple(keys), self._lines
+        while wanted and wanted not in lines:
+            wanted = wanted[:-1]
+        return lines.get(wanted, 1)
 
-        The file is parsed up to each line in turn: the key stands on the line with which it first appears.
-        """
-        lines = self.text.splitlines()
-        complete = 0  # number of lines that parse by themselves and do not have the key
-        for end in range(1, len(lines) + 1):
-            try:
-                tree = tomllib.loads("\n".join(lines[:end]))
-            except tomllib.TOMLDecodeError:
-                continue  # inside a value that spans lines
-            if _has(tree, keys):
-                rest = (n for n in range(complete, end) if lines[n].strip() and not lines[n].lstrip().startswith("#"))
-                return next(rest, end - 1) + 1
-            complete = end
-        return self.line(keys[:-1]) if keys else 1
+    @cached_property
+    def _lines(self) -> dict[tuple[str, ...], int]:
+        """Return the line with which each key first appears."""
+        lines: dict[tuple[str, ...], int] = {}
+        table: tuple[str, ...] = ()
+        for line, statement in statements(self.text):
+            paths = list(_paths(tomllib.loads(statement)))
+            if statement.startswith("["):
+                table = paths[-1]
+            else:
+                paths = [(*table, *path) for path in paths]
+            for path in paths:
+                lines.setdefault(path, line)
+        return lines
 
     def error(self, keys: Sequence[str], problem: str) -> ConfigurationError:
         """Make an error that points at a key."""
@@ -61,7 +76,7 @@ class Document:
                 return Section(self, keys, {})
             tree = tree[key]
             if not isinstance(tree, dict):
-                raise self.error(keys[:depth], f"expected a table, got {tree!r}.")
+                raise self.error(keys[:depth], f"expected a table, got {brief(tree)}.")
         return Section(self, keys, tree)
 
 
@@ -88,7 +103,7 @@ class Section:
         try:
             return kind(self.tree[name])
         except WrongKind as expected:
-            raise self.error((name,), f"expected {expected}, got {self.tree[name]!r}.") from None
+            raise self.error((name,), f"expected {expected}, got {brief(self.tree[name])}.") from None
 
     def error(self, keys: Sequence[str], problem: str) -> ConfigurationError:
         """Make an error that points into this table."""
@@ -123,8 +138,11 @@ def flag(value: Any) -> bool:
 
 def number(value: Any) -> float:
     """Accept a finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise WrongKind("a finite number")
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise WrongKind("a finite number")
+    except OverflowError:  # a whole number beyond all measure
+        raise WrongKind("a finite number") from None
     return float(value)
 
 
@@ -135,13 +153,15 @@ def positive(value: Any) -> float:
     return float(value)
 
 
-def whole(minimum: int, *, or_zero: bool = False) -> Callable[[Any], int]:
+def whole(minimum: int, *, or_zero: bool = False, most: int = MOST) -> Callable[[Any], int]:
     """Accept a whole number of at least ``minimum``, or zero for none."""
 
     def kind(value: Any) -> int:
         good = isinstance(value, int) and not isinstance(value, bool)
         if not good or not (value >= minimum or (or_zero and value == 0)):
             raise WrongKind(f"a whole number of at least {minimum}" + (", or 0 for none" if or_zero else ""))
+        if value > most:
+            raise WrongKind(f"at most {most:,}")
         return value
 
     return kind
@@ -196,10 +216,36 @@ def anything(value: Any) -> Any:
     return value
 
 
-def _has(tree: Any, keys: Sequence[str]) -> bool:
-    """Say whether nested tables have a key."""
-    for key in keys:
-        if not isinstance(tree, dict) or key not in tree:
-            return False
-        tree = tree[key]
-    return True
+def _paths(tree: Any) -> Iterator[tuple[str, ...]]:
+    """Return the paths of all keys of nested tables; of a list of tables those of the last."""
+    tree = tree[-1] if isinstance(tree, list) and tree and isinstance(tree[-1], dict) else tree
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield (key,)
+            yield from ((key, *path) for path in _paths(value))
+
+
+# What matters to where a statement of TOML ends: comments, texts, which may span lines, brackets, and ends of lines.
+_TOKENS = re.compile(
+    r"""#[^\n]*|\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[\[\]{}]|\n""", re.DOTALL
+)
+
+
+def statements(text: str) -> Iterator[tuple[int, str]]:
+    """Take a valid TOML document apart: give each table's head, and each key with its value, with its first line.
+
+    >>> list(statements("[a]  # one\\n\\nb = [\\n1]\\n"))
+    [(1, '[a]  # one'), (3, 'b = [\\n1]')]
+    """
+    text = text.replace("\r\n", "\n")
+    begin, depth, line = 0, 0, 1
+    ends = [(token.start(), token.group()) for token in _TOKENS.finditer(text)]
+    for end, token in [*ends, (len(text), "\n")]:
+        depth += (token in ("[", "{")) - (token in ("]", "}"))
+        if token == "\n" and depth == 0:
+            statement = text[begin:end]
+            # Blank lines are statements of their own, so a statement begins on its first line.
+            if statement.strip() and not statement.lstrip().startswith("#"):
+                yield line, statement.strip()
+            line += statement.count("\n") + 1
+            begin = end + 1

@@ -23,6 +23,7 @@ from ..errors import TrainingError
 from ..potentials.base import Potential
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.stack import Stack
+from .checks import nothing_learned
 from .cross_validation import cross_validate
 from .data import Rows
 from .network_trial import NetworkTrial
@@ -60,10 +61,7 @@ def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, 
             members |= joined.networks
             error = joined.keep**2 * error + joined.error
     if not members:
-        raise TrainingError(
-            "No candidate gives a better score than zero on held-out simulations. Give more simulations, or check that "
-            "the data depend on the parameters."
-        )
+        raise TrainingError(nothing_learned(rows))
     stack = _stack(members, weights, rows)
     # A score of zero has error one: a larger estimate says no more than that nothing was learned.
     return StackFit(stack, weights, min(error, 1.0), details)

@@ -17,6 +17,8 @@ MIN_SIMULATIONS = 10
 _MIN_RELATIVE_SPREAD = 3e-5
 # And double precision, in which data are standardised, those that vary by more than this.
 _MIN_SPREAD_IN_DOUBLE = 1e-11
+# With fewer simulations a parameter there is nothing a fit could find.
+_MIN_A_PARAMETER = 10
 # Standard deviations are computed of squares.
 _LARGEST = 1e140
 # A datum whose noise is less than this fraction of its spread over the region is all but determined by θ.
@@ -88,6 +90,40 @@ def _refuse_out_of_range(name: str, size: np.ndarray) -> None:
             f"sims: column {int(bad[0])} of {name} is as large as {size[bad[0]]:.3g}; expected sizes between "
             f"{1 / _LARGEST:g} and {_LARGEST:g}. Return the data in other units, or their logarithm."
         )
+
+
+def refuse_too_few(rows: Rows) -> None:
+    """Refuse, before any work, fewer simulations than a score of so many parameters can be learned from."""
+    num, needed = len(rows), _MIN_A_PARAMETER * rows.num_parameters
+    if num < needed:
+        raise ArgumentError(
+            f"sims: {num:,} simulations are too few for {rows.num_parameters} parameters: expected at least "
+            f"{needed:,}, {_MIN_A_PARAMETER} a parameter, and ten times as many for a good score. Simulate more, or let fewer "
+            "parameters vary."
+        )
+
+
+def nothing_learned(rows: Rows) -> str:
+    """Say why no candidate is better than a score of zero: too few simulations, or nothing to learn."""
+    num, p, size = len(rows), rows.num_parameters, rows.data_size
+    x, u = rows.x - rows.x.mean(axis=0), rows.u - rows.u.mean(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = np.nan_to_num((u / u.std(axis=0)).T @ (x / x.std(axis=0)) / num)
+    parameter, datum = np.unravel_index(int(np.abs(correlation).argmax()), correlation.shape)
+    largest = abs(correlation[parameter, datum])
+    begin = f"No candidate gives a better score than zero on held-out simulations, of which there are {num:,} in all. "
+    # The largest of p·d correlations of independent numbers is hardly ever above this.
+    if largest < np.sqrt(2 * np.log(100 * p * size) / num):
+        return begin + (
+            "No datum is seen to go with a parameter: check that the data depend on the parameters, or give more "
+            "simulations where they do so weakly."
+        )
+    needed = max(2 * size, 100 * p, 4 * num)
+    return begin + (
+        f"The data do depend on the parameters (the correlation of datum {datum} with parameter {parameter + 1} is "
+        f"{largest:.2f}), but so few simulations do not suffice for {size:,} data and {p} parameters: give about "
+        f"{needed:,} or more, or condense the data into fewer numbers before the fit."
+    )
 
 
 def warn_if_deterministic(rows: Rows) -> None:

@@ -23,7 +23,7 @@ from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .assemble import FitOrigin, FunctionFit, assemble
 from .auto import fit_stack
-from .checks import warn_if_deterministic
+from .checks import refuse_too_few, warn_if_deterministic
 from .data import Rows
 from .latent_pairs import LatentPairs, latent_pairs
 from .options import FitOptions
@@ -285,6 +285,7 @@ class AutoRecipe(Recipe):
         """
         sims = _thinned(sims, options.seed)
         standardizer, rows = _rows_in_region(sims)
+        refuse_too_few(rows)
         warn_if_deterministic(rows)
         fitted = fit_stack(rows, self.closed_forms, self.trainer(rows.data_size), options)
         details = {"weights": fitted.weights, "estimated_error": fitted.estimated_error, **fitted.details}

@@ -129,7 +129,8 @@ def _matrix(model: ScoreModel, theta: np.ndarray, fisher: Any) -> FisherMatrix:
     if scales is None:
         return FisherMatrix(model.names, np.asarray(_fisher(model, theta.astype(np.float32)), np.float64))
     inner = _fisher(model.in_scales(scales), scales.inner(theta).astype(np.float32))
-    return FisherMatrix(model.names, scales.matrices(inner))
+    matrix = scales.matrices(inner)
+    return FisherMatrix(model.names, (matrix + matrix.T) / 2)
 
 
 @in_single_precision

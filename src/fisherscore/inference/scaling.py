@@ -1,4 +1,4 @@
-"""Posteriors in scales of order one, where ranges are narrow and far from zero, so that single precision can bear them."""
+"""Posteriors in scales of order one where ranges are narrow and far from zero, which single precision cannot bear."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

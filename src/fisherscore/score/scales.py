@@ -53,7 +53,7 @@ class Scales:
 
 
 def inner_model(model: Any, x: Any) -> tuple[Scales, Any, Any]:
-    """Return the scales in which a model is computed with, the model in them, and its data; its own where it has none."""
+    """Return scales to compute in, and the model and its data in them; what was given where there are none."""
     scales = model.own_scales()
     if scales is None:
         return Scales.none(len(model.names)), model, x

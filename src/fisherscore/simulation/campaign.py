@@ -6,6 +6,7 @@ is a function of (configuration, i): the data depend neither on the engine that 
 (:mod:`fisherscore.simulation.execution.engine`), nor on the order, nor on how often the run was interrupted.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.arguments import as_count, as_seed
+from .._support.arguments import as_count, as_seed, brief
 from ..errors import ArgumentError, CampaignError
 from .continuing import NUM_CHECKED, first_record, go_on
 from .descriptions import stored_proposal
@@ -139,12 +140,13 @@ def _shard(shard: str | None, num: int, out: Any) -> np.ndarray:
     """Return the records of one shard, "2/5" being the second of five; every fifth record, so that all grow alike."""
     if shard is None:
         return np.arange(num)
-    number, _, total = str(shard).partition("/")
-    if not (number.isdigit() and total.isdigit() and 1 <= int(number) <= int(total)):
-        raise ArgumentError(f'shard: expected "k/n" with k from 1 to n, such as "2/5", got {shard!r}.')
+    parts = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", str(shard))
+    number, total = map(int, parts.groups()) if parts else (0, 0)
+    if not 1 <= number <= total:
+        raise ArgumentError(f'shard: expected "k/n" with k from 1 to n, such as "2/5", got {brief(shard)}.')
     if out is None:
         raise ArgumentError("shard: expected out as well, a folder of its own for every shard.")
-    chosen = np.arange(int(number) - 1, num, int(total))
+    chosen = np.arange(number - 1, num, total)
     if not len(chosen):
         raise ArgumentError(f"shard: there are only {num} simulations for {total} shards.")
     return chosen

@@ -5,6 +5,7 @@ A proposal says at which parameters simulations are run. It is not a prior: the 
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
-from .._support.arguments import as_count, as_seed, as_theta, check_names, is_name, is_traced
+from .._support.arguments import as_count, as_seed, as_theta, brief, check_names, is_name, is_traced
 from .._support.keys import key_of
 from .._support.precision import double_precision, single_precision
 from .._support.record_random import words_of_records
@@ -264,26 +265,28 @@ def _pairs(given: Any, argument: str, more: Mapping[str, Any] | None = None) -> 
     try:
         pairs = [(n, v) for n, v in (given.items() if isinstance(given, Mapping) else given or ())]
     except (TypeError, ValueError):
-        raise ArgumentError(f"{argument}: expected a mapping from parameter name to value, got {given!r}.") from None
+        raise ArgumentError(
+            f"{argument}: expected a mapping from parameter name to value, got {brief(given)}."
+        ) from None
     pairs += list((more or {}).items())
     if not pairs:
         raise ArgumentError(f"{argument}: expected at least one parameter, got none.")
-    names = [n for n, _ in pairs]
-    for name in names:
+    for name, _ in pairs:
         if not is_name(name):
-            raise ArgumentError(f"{argument}: expected parameter names that can be printed, got {name!r}.")
-        if names.count(name) > 1:
-            raise ArgumentError(f"{argument}: parameter name {name!r} is given {names.count(name)} times; use it once.")
+            raise ArgumentError(f"{argument}: expected parameter names that can be printed, got {brief(name)}.")
+    name, times = Counter(name for name, _ in pairs).most_common(1)[0]
+    if times > 1:
+        raise ArgumentError(f"{argument}: parameter name {name!r} is given {times} times; use it once.")
     return [(str(n), v) for n, v in pairs]  # NumPy's strings, for one, are not plain
 
 
 def _two(name: str, value: Any, meaning: str, *, ordered: bool) -> tuple[float, float]:
     try:
         first, second = (float(v) for v in value)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name}: expected two numbers {meaning}, got {value!r}.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{name}: expected two numbers {meaning}, got {brief(value)}.") from None
     if not (math.isfinite(first) and math.isfinite(second)):
-        raise ArgumentError(f"{name}: expected two finite numbers {meaning}, got {value!r}.")
+        raise ArgumentError(f"{name}: expected two finite numbers {meaning}, got {brief(value)}.")
     if ordered and first >= second:
         raise ArgumentError(f"{name}: expected low < high, got low = {first} and high = {second}.")
     return first, second
