@@ -98,8 +98,8 @@ def refuse_too_few(rows: Rows) -> None:
     if num < needed:
         raise ArgumentError(
             f"sims: {num:,} simulations are too few for {rows.num_parameters} parameters: expected at least "
-            f"{needed:,}, {_MIN_A_PARAMETER} a parameter, and ten times as many for a good score. Simulate more, or let fewer "
-            "parameters vary."
+            f"{needed:,}, {_MIN_A_PARAMETER} a parameter, and ten times as many for a good score. Simulate more, "
+            "or let fewer parameters vary."
         )
 
 

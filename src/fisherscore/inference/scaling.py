@@ -49,10 +49,12 @@ class ScaledProblem:
 
     def ends(self) -> tuple[Ends, ...]:
         """Return the ends of each parameter's prior, in θ."""
+
+        def outer(end: float | None, c: float, s: float) -> float | None:
+            return None if end is None else c + s * end
+
         places = zip(self.law.ends(), self.scales.centre.tolist(), self.scales.scale.tolist(), strict=True)
-        return tuple(
-            (None if low is None else c + s * low, None if high is None else c + s * high) for (low, high), c, s in places
-        )
+        return tuple((outer(low, c, s), outer(high, c, s)) for (low, high), c, s in places)
 
 
 def _moved(names: tuple[str, ...], prior: Any, scales: Scales, far: np.ndarray) -> dict[Any, Any]:
@@ -78,6 +80,6 @@ def _moved(names: tuple[str, ...], prior: Any, scales: Scales, far: np.ndarray) 
 def _too_far(names: tuple[str, ...], far: np.ndarray) -> str:
     listed = ", ".join(name for name, is_so in zip(names, far, strict=True) if is_so)
     return (
-        f": the training region of {listed} is narrow and far from zero, beyond single precision. Measure {listed} from "
-        "a point inside the range, in units of its size, to use any prior."
+        f": the training region of {listed} is narrow and far from zero, beyond single precision. Measure {listed} "
+        "from a point inside the range, in units of its size, to use any prior."
     )
