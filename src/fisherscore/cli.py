@@ -12,11 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from . import __version__
-from .errors import ArgumentError, FisherScoreError, FisherScoreWarning
+from ._support.commands import DEBUG, told_errors
+from .errors import ArgumentError, FisherScoreWarning
 
 app = typer.Typer(
     help="Learn the Fisher score of any simulator, and put it to work.",
@@ -25,10 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-# Exit codes: 0 done; 1 an error, told in one line; 2 wrong usage; 3 done, but not to be trusted; 130 interrupted.
-FAILED, UNTRUSTED, INTERRUPTED = 1, 3, 130
-
-_DEBUG = "FISHERSCORE_DEBUG"
+# Exit codes: 0 done; 1 an error, told in a line; 2 wrong usage; 3 done, but not to be trusted; 130 interrupted.
+UNTRUSTED = 3
 
 
 class Experiment(StrEnum):
@@ -63,7 +61,7 @@ def main(
 ) -> None:
     """Learn the Fisher score of any simulator, and put it to work."""
     if debug:
-        os.environ[_DEBUG] = "1"
+        os.environ[DEBUG] = "1"
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write the result as JSON, for machines; all else to stderr.")]
@@ -80,7 +78,7 @@ def init(
     file: Annotated[Path, typer.Argument(help="Name of the new file.", metavar="FILE")] = Path("analysis.toml"),
 ) -> None:
     """Write a commented analysis file, and beside it a small simulator to start from; both run as they are."""
-    with _errors():
+    with told_errors():
         from .analysis.template import write_template
 
         written = write_template(file)
@@ -288,7 +286,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of a campaign, while it runs or afterwards."""
-    with _errors():
+    with told_errors():
         from .simulation.status import campaign_status
 
         state = campaign_status(folder)
@@ -302,7 +300,7 @@ def merge(
     num_checked: NumChecked = None,
 ) -> None:
     """Join the shards of a campaign, simulated as a job array, into one folder."""
-    with _errors():
+    with told_errors():
         from .simulation.merging import merge_campaigns
 
         checked: dict[str, Any] = {} if num_checked is None else {"num_checked": num_checked}
@@ -315,7 +313,7 @@ def export(
     file: Annotated[Path, typer.Argument(help="A file ending in .npz, .h5 or .hdf5.")],
 ) -> None:
     """Write a campaign's simulations to one file that other programs read."""
-    with _errors():
+    with told_errors():
         from .simulation.campaign import open_campaign
         from .simulation.files import export_simulations
 
@@ -363,49 +361,10 @@ def _range(text: str) -> tuple[str, tuple[float, float]]:
         raise ArgumentError(f"--parameter: expected name=low:high such as omega=0.1:0.5, got {text!r}.") from None
 
 
-def _wants_tracebacks() -> bool:
-    return os.environ.get(_DEBUG, "") not in ("", "0")
-
-
-def unexpected(error: Exception) -> str:
-    """Say in few lines what went wrong that nobody expected, and what to do about it."""
-    from .simulation.execution.run import text_of
-
-    text = " ".join(text_of(error).split())
-    return (
-        f"fisherscore: unexpected {type(error).__name__}{': ' if text else ''}{text[:300]}\n"
-        "This is a fault of fisherscore, or of code it was given. To see where it comes from, run the same command as "
-        f"fisherscore --debug ... (or set {_DEBUG}=1). If it is not your own code, please report what it then prints, "
-        "with the command, to those who make fisherscore."
-    )
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Print errors of the package and of the file system as one line, without a traceback."""
-    try:
-        yield
-    except (FisherScoreError, OSError) as error:
-        if _wants_tracebacks():
-            raise
-        typer.echo(f"fisherscore: {error}", err=True)
-        raise typer.Exit(FAILED) from None
-    except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
-        raise
-    except Exception as error:
-        if _wants_tracebacks():
-            raise
-        typer.echo(unexpected(error), err=True)
-        raise typer.Exit(FAILED) from None
-    except KeyboardInterrupt:
-        typer.echo("fisherscore: stopped. What is done is kept; the same command goes on from here.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-
-
 @contextmanager
 def _computing() -> Iterator[None]:
     """Treat errors likewise, and keep what is compiled for the next command."""
-    with _errors():
+    with told_errors():
         from ._support.compilation_cache import use_compilation_cache
 
         with warnings.catch_warnings():
