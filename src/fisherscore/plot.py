@@ -23,7 +23,6 @@ from ._support.drawing import (
     label_pair,
     labels_of,
     legend_above,
-    legend_label,
     losses_of,
     matrices_of,
     new_axes,
@@ -280,7 +279,6 @@ def triangle(posteriors: Any, *, truth: Any = None, labels: Sequence[str] | None
     """
     several = several_of(posteriors, "posteriors")
     legend = labels_of(labels, len(several))
-    legend = None if legend is None else [legend_label(label) for label in legend]
     names = legend if legend is not None else [None] * len(several)
     samples = [p.to_getdist(label=name) for p, name in zip(several, names, strict=True)]
     from getdist import plots

@@ -25,9 +25,15 @@ def test_a_datum_without_noise_is_named():
 def test_numbers_that_hardly_vary_are_named():
     proposal = fs.uniform(a=(-1.0, 1.0))
     with pytest.warns(fs.FisherScoreWarning, match=r"column 0 of x is about 1e\+06.*Subtract a constant"):
-        warn_if_imprecise(fs.from_table(U[:, :1], 1e6 + NOISE, proposal))
+        warn_if_imprecise(fs.from_table(U[:, :1], (1e6 + NOISE).astype(np.float32), proposal))
+    with pytest.warns(fs.FisherScoreWarning, match="which double precision hardly resolves"):
+        warn_if_imprecise(fs.from_table(U[:, :1], 1e12 + NOISE, proposal))
+    for size in (1e150, 1e-150):
+        with pytest.raises(fs.ArgumentError, match="column 0 of x is as large as .*in other units"):
+            warn_if_imprecise(fs.from_table(U[:, :1], size * np.abs(NOISE), proposal))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warn_if_imprecise(fs.from_table(U[:, :1], 1e6 + NOISE, proposal))
         warn_if_imprecise(fs.from_table(U[:, :1], NOISE, proposal))
 
 

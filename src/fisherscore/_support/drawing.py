@@ -77,7 +77,7 @@ def labels_of(labels: Any, num: int) -> list[str] | None:
     given = [labels] if isinstance(labels, str) or not isinstance(labels, Iterable) else list(labels)
     if isinstance(labels, str) or len(given) != num or not all(isinstance(label, str) for label in given):
         raise ArgumentError(f"labels: expected a list of {num} texts, one per posterior; got {labels!r}.")
-    return given
+    return [legend_label(label) for label in given]
 
 
 def losses_of(provenance: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -140,8 +140,6 @@ class ScoreModel(eqx.Module):
     def in_scales(self, scales: Scales) -> "ScoreModel":
         """Return the model as a function of u = (θ − centre) / scale, and of data as :meth:`data_in_scales` gives them.
 
-        What depends on large numbers and small differences is computed on the host, in double precision.
-
         Args:
             scales: Centre and scale.
 
@@ -338,8 +336,8 @@ class FunctionScore(ScoreModel):
         self.low, self.high = proposal.low, proposal.high
         if is_far(self.low, self.high, 1_000.0).any():
             raise ArgumentError(
-                "proposal: a score written down by hand is computed in single precision, which cannot tell apart "
-                f"parameters of {proposal}. Measure them from a point inside the range, in units of its size."
+                f"proposal: this score is computed in single precision, which cannot tell apart parameters of {proposal}. "
+                "Measure them from a point inside the range, in units of its size."
             )
         self.names, self.units = proposal.names, proposal.units
         self.x_shape = tuple(x_shape)
