@@ -57,7 +57,7 @@ def test_a_posterior_in_a_narrow_range_far_from_zero_is_that_of_the_range_moved(
             assert other.sigma == pytest.approx(one.sigma, rel=0.3)
             assert len(np.unique(other.samples)) > 300
     assert fs.sample(far, OBSERVED, **short).support[0] == pytest.approx((FAR, FAR + WIDTH), abs=1e-8)
-    with pytest.raises(fs.ArgumentError, match="prior: expected one of Uniform.*got Gamma.*Measure t from a point"):
+    with pytest.raises(fs.ArgumentError, match=r"prior: expected one of Uniform.*got Gamma.*Measure t from a point"):
         fs.sample(far, OBSERVED, prior={"t": dist.Gamma(2.0, 1.0)})
     with pytest.raises(fs.ArgumentError, match="prior: no region other than a box"):
         fs.sample(far, OBSERVED, prior=fs.restricted_prior(None, "t <= 2459000.05"))

@@ -128,7 +128,7 @@ def test_a_fit_of_too_few_simulations_is_refused_before_any_work():
     proposal = fs.uniform([(f"a{i}", (-1.0, 1.0)) for i in range(60)])
     theta = proposal.sample(500)
     started = time.perf_counter()
-    with pytest.raises(fs.ArgumentError, match="500 simulations are too few for 60 parameters: .* at least 600"):
+    with pytest.raises(fs.ArgumentError, match=r"500 simulations are too few for 60 parameters: .* at least 600"):
         fs.fit(fs.from_table(theta, theta + RNG.normal(size=theta.shape), proposal))
     assert time.perf_counter() - started < 5
     refuse_too_few(Rows(theta[:, :50], theta))

@@ -29,7 +29,7 @@ def test_numbers_that_hardly_vary_are_named():
     with pytest.warns(fs.FisherScoreWarning, match="which double precision hardly resolves"):
         warn_if_imprecise(fs.from_table(U[:, :1], 1e12 + NOISE, proposal))
     for size in (1e150, 1e-150):
-        with pytest.raises(fs.ArgumentError, match="column 0 of x is as large as .*in other units"):
+        with pytest.raises(fs.ArgumentError, match=r"column 0 of x is as large as .*in other units"):
             warn_if_imprecise(fs.from_table(U[:, :1], size * np.abs(NOISE), proposal))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -336,8 +336,8 @@ class FunctionScore(ScoreModel):
         self.low, self.high = proposal.low, proposal.high
         if is_far(self.low, self.high, 1_000.0).any():
             raise ArgumentError(
-                f"proposal: this score is computed in single precision, which cannot tell apart parameters of {proposal}. "
-                "Measure them from a point inside the range, in units of its size."
+                "proposal: this score is computed in single precision, which cannot tell apart parameters of "
+                f"{proposal}. Measure them from a point inside the range, in units of its size."
             )
         self.names, self.units = proposal.names, proposal.units
         self.x_shape = tuple(x_shape)
