@@ -29,6 +29,7 @@ def draw(theta, rng):
 """
 FILE = """
 title = "A <script>alert(1)</script> & more"
+seed = 1
 [simulator]
 python = "model_of_analysis.py:draw"
 [parameters]
