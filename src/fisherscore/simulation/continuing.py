@@ -40,7 +40,7 @@ def go_on(ledger: Ledger, plan: Plan, metadata: dict[str, Any], num_planned: int
         )
     num = max(num_checked, _NUM_IN_DOUBT) if num_checked and (constants or state) else num_checked
     unchecked = np.asarray(stored.get("unchecked", []), np.int64) if num_checked else np.zeros(0, np.int64)
-    succeeded = ledger.indices(OK)
+    succeeded = ledger.indices(OK) if num > 2 or len(unchecked) else ledger.ends(OK)
     chosen = np.union1d(choose(succeeded, num), np.intersect1d(unchecked, succeeded))
     recheck = recheck_of(ledger, plan.simulator, chosen, (*constants, *state))
     if recheck is not None:

@@ -215,6 +215,14 @@ class Ledger:
             rows = self._connection.execute(f"SELECT id FROM records INDEXED BY by_status {chosen}")  # noqa: S608
             return np.sort(np.fromiter((row[0] for row in rows), np.int64))
 
+    def ends(self, status: str) -> np.ndarray:
+        """Return the first and the last record with a certain status, without listing those between."""
+        code = STATUSES.index(status)
+        with explained_errors(self.folder / FILE):
+            query = "SELECT id FROM records INDEXED BY by_status WHERE status = ? ORDER BY id"
+            rows = [self._connection.execute(f"{query} {way} LIMIT 1", (code,)).fetchone() for way in ("ASC", "DESC")]
+        return np.unique(np.array([row[0] for row in rows if row is not None], np.int64))
+
     def simulator_inputs(self) -> np.ndarray:
         """Read the latents of all records, or θ where there is none, in order, and nothing else."""
         metadata = self.metadata()

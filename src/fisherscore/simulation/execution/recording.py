@@ -129,7 +129,7 @@ def run_plan(
     """
     present = keeper.indices()
     again = np.concatenate([keeper.indices(kind) for kind in (LOST, *retry)])
-    missing = np.setdiff1d(indices, np.setdiff1d(present, again))
+    missing = np.setdiff1d(indices, np.setdiff1d(present, again) if len(again) else present)
     one_by_one = isinstance(plan.simulator, OneByOneSimulator)
     num_first = _NUM_FIRST if one_by_one else plan.simulator.block_size
     first = int(np.searchsorted(missing, indices[:num_first][-1], side="right"))

@@ -84,10 +84,11 @@ def choose(succeeded: np.ndarray, num: int) -> np.ndarray:
     """Choose records to run again: the first and the last, and others that change as a campaign grows."""
     if num < 1 or not len(succeeded):
         return np.zeros(0, np.int64)
-    ends = succeeded[[-1, 0]][:num]
-    inner = np.setdiff1d(succeeded, ends)
-    others = np.random.default_rng(len(succeeded)).permutation(inner)[: max(num - len(ends), 0)]
-    return np.unique(np.concatenate([ends, others]))
+    others = min(num, len(succeeded)) - 2
+    if others <= 0:
+        return np.unique(succeeded[[-1, 0]][:num])
+    inner = np.random.default_rng(len(succeeded)).choice(np.arange(1, len(succeeded) - 1), others, replace=False)
+    return succeeded[np.concatenate([[0], np.sort(inner), [len(succeeded) - 1]])]
 
 
 def run_again(recheck: Recheck, job: Job, engine: Engine) -> None:
