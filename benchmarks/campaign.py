@@ -190,11 +190,12 @@ def draw(rows: list[dict[str, float]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, help="folder of the results; what --resume measures is else only shown")
     parser.add_argument("--resume", action="store_true", help="measure going on, and the overhead, alone")
     parser.add_argument("--before", type=Path, help="the folder src of another version, to be measured likewise")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    out = options.out or Path(__file__).parent / "results"
+    out.mkdir(parents=True, exist_ok=True)
     if options.resume:
         with tempfile.TemporaryDirectory() as name:
             rows = {"now": {"resume": resume(Path(name)), "overhead": overhead(Path(name))}}
@@ -217,7 +218,7 @@ def main() -> None:
         for num in SIZES:
             rows.append(ledger(scratch, num))
             print("  ".join(f"{k} {v:,.3g}" for k, v in rows[-1].items()), flush=True)
-    draw(rows, options.out / "campaign.png")
+    draw(rows, out / "campaign.png")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     document = {
         "overhead": cost,
@@ -226,7 +227,7 @@ def main() -> None:
         "larger_than_memory": large,
         "peak_megabytes": peak,
     }
-    write_json({"benchmark": "campaign", **document, "versions": versions()}, options.out / "campaign.json")
+    write_json({"benchmark": "campaign", **document, "versions": versions()}, out / "campaign.json")
 
 
 if __name__ == "__main__":
