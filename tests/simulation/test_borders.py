@@ -17,6 +17,15 @@ ANYTHING = st.one_of(
 )  # fmt: skip
 
 
+def refusal_of(call, kind):
+    """Return the words of a refusal, or nothing."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    return ""
+
+
 @QUICK
 @given(low=st.floats(), high=st.floats(), seed=st.integers(0, 2**63 - 1))
 def test_a_range_is_filled_or_refused(low, high, seed):
@@ -42,10 +51,7 @@ def test_arguments_are_taken_or_refused_in_words(value):
         lambda: fs.uniform(value),
         lambda: fs.uniform(a=(0.0, 1.0)).inside(value),
     ):
-        try:
-            call()
-        except fs.ArgumentError as error:
-            assert len(str(error)) < 1_000
+        assert len(refusal_of(call, fs.ArgumentError)) < 1_000
 
 
 KEYS = st.one_of(st.sampled_from(["a", "title", '"b c"', "'#['", '"[\\""']), st.text("abc", min_size=1, max_size=2))
@@ -83,7 +89,5 @@ def test_every_key_of_an_analysis_file_is_found_on_its_line(lines, tmp_path_fact
     assert all(split[line - 1].strip() == text.splitlines()[0] for line, text in parts)
     for key in document.tree:
         assert key in split[document.line((key,)) - 1].replace("\\", "")
-    try:
-        read_parameters(document)
-    except fs.ConfigurationError as error:
-        assert str(error).startswith(f"{file}, line ")
+    refusal = refusal_of(lambda: read_parameters(document), fs.ConfigurationError)
+    assert not refusal or refusal.startswith(f"{file}, line ")
