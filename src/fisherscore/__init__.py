@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .inference.calibration import check_calibration as check_calibration
     from .inference.compression import Summary as Summary
     from .inference.compression import compress as compress
+    from .inference.constraints import constraints as constraints
     from .inference.diagnosis_result import Check as Check
     from .inference.diagnosis_result import Diagnosis as Diagnosis
     from .inference.diagnostics import diagnose as diagnose
@@ -106,6 +107,7 @@ _HOMES = {
     "inference.estimate": ("Estimate", "maximum_likelihood"),
     "inference.fisher_matrix": ("FisherMatrix",),
     "inference.forecast_result": ("Forecast",),
+    "inference.constraints": ("constraints",),
     "inference.forecasting": ("forecast", "forecast_grid"),
     "simulation.jax_simulator": ("from_jax",),
     "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),

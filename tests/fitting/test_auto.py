@@ -128,7 +128,7 @@ def test_odd_data_end_in_a_good_fit_or_a_clear_message(case):
 
 def test_a_simulator_that_adds_no_noise_gets_a_message():
     sims = fs.simulate(fs.from_python(lambda t, rng: [t[0], t[0] ** 2]), fs.uniform(a=(-1.0, 1.0)), 200)
-    with pytest.warns(fs.FisherScoreWarning, match="hardly any noise"):
+    with pytest.warns(fs.FisherScoreWarning, match="badly learned"), pytest.warns(match="hardly any noise"):
         fs.fit(sims, recipe=fs.AutoRecipe(closed_forms=("gaussian",), density=None))
 
 

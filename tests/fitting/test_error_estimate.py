@@ -16,7 +16,7 @@ def test_parts_left_out_tell_the_variance_of_the_whole(num_parts):
     errors = np.sqrt(num_parts * variance) * RNG.normal(size=(num_parts, 20_000, 2))
     share = 1 - 1 / num_parts
     parts = [PartialFit(share, truth + np.delete(errors, k, axis=0).mean(axis=0)) for k in range(num_parts)]
-    estimate = closed_form_error(truth + errors.mean(axis=0), parts)
+    estimate = closed_form_error(truth + errors.mean(axis=0), parts).total
     # The information of the whole includes its variance; a fifth is added for what no part sees.
     assert estimate == pytest.approx(1.2 * variance / (1 + variance), rel=0.05)
 
@@ -24,5 +24,5 @@ def test_parts_left_out_tell_the_variance_of_the_whole(num_parts):
 def test_networks_tell_the_variance_of_one_of_them():
     truth = RNG.normal(size=(20_000, 2))
     scores = [truth + 0.3 * RNG.normal(size=truth.shape) for _ in range(4)]
-    assert network_error(scores, truth) == pytest.approx(1.5 * 0.09, rel=0.05)
-    assert network_error(scores[:1], truth) == 0.0
+    assert network_error(scores, truth).total == pytest.approx(1.5 * 0.09, rel=0.05)
+    assert network_error(scores[:1], truth).total == 0.0

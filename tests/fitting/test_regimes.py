@@ -82,6 +82,6 @@ def test_errors_shrink_with_simulations_and_are_one_without_members(regime):
         rows, rng = drawn(num), np.random.default_rng(0)
         validation = cross_validate(rows, ["gaussian"], regime.split(num, rng))
         forms = WeighedForms({"gaussian": Gaussian.fit(rows.u, rows.x)}, {"gaussian": 1.0}, validation)
-        errors.append(regime.error(forms, rows, rng))
+        errors.append(regime.error(forms, rows, rng).total)
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.3
-    assert regime.error(replace(forms, members={}), rows, rng) == 1.0
+    assert regime.error(replace(forms, members={}), rows, rng).total == 1.0

@@ -129,12 +129,6 @@ def test_pictures():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: fs.diagnose(
-                fs.FunctionScore(TOY.proposal, (2,), score=lambda t, x: (x.sum() - t.sum()) * jnp.ones(2)), SIMS
-            ),
-            "model: it leaves the combination .* unconstrained",
-        ),
         (lambda: fs.diagnose(EXACT, [1, 2]), "model, test_sims: expected"),
         (lambda: fs.diagnose(fs.problems.poisson_counts().exact_model(), SIMS), "test_sims: expected parameters"),
         (lambda: fs.diagnose(EXACT, fs.simulate(TOY.simulator, TOY.proposal, 50)), "at least 100 simulations"),
@@ -146,3 +140,16 @@ def test_pictures():
 def test_mistakes_are_named(call, message):
     with pytest.raises(fs.ArgumentError, match=message):
         call()
+
+
+def test_a_direction_that_the_data_do_not_constrain_is_no_obstacle():
+    """Only a + b moves the data: checks are in units of a posterior over the region, and still see a wrong size."""
+    region = fs.uniform(a=(0.0, 1.0), b=(0.0, 1.0))
+    simulator = fs.from_python(lambda theta, rng: [theta.sum() + 0.1 * rng.normal()])
+    sims = fs.simulate(simulator, region, 2_000)
+
+    def model(size):
+        return fs.FunctionScore(region, (1,), score=lambda t, x: size * (x[0] - t.sum()) / 0.01 * jnp.ones(2))
+
+    assert fs.diagnose(model(1.0), sims, num_posteriors=0).passed
+    assert fs.diagnose(model(1.3), sims, num_posteriors=0)["information"].verdict == "FAIL"

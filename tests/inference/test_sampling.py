@@ -13,7 +13,7 @@ from numpyro.infer import MCMC, NUTS
 
 import fisherscore as fs
 from fisherscore.accuracy import c2st
-from fisherscore.inference.sampling import region_problems, sampler_problems
+from fisherscore.inference.posterior_checks import region_problems, sampler_problems
 from fisherscore.problems.two_moons import two_moons_posterior
 from fisherscore.score.combined import observed
 

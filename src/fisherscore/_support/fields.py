@@ -5,6 +5,7 @@ A reader takes what JSON holds and returns the value, or raises TypeError or Val
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,27 @@ from ..errors import ModelFolderError
 Reader = Callable[[Any], Any]
 
 
+@dataclass(frozen=True)
+class Added:
+    """Reads a field that documents of earlier versions do not have; there it has a default."""
+
+    reader: Reader
+    default: Any
+
+    def __call__(self, value: Any) -> Any:
+        """Read the field where it is there."""
+        return self.reader(value)
+
+
 def read_fields(document: Mapping[str, Any], readers: Mapping[str, Reader], path: Path) -> dict[str, Any]:
     """Return the fields of a document by name, each as its reader gives it."""
     values = {}
     for name, reader in readers.items():
         try:
-            values[name] = reader(document[name])
+            if isinstance(reader, Added) and name not in document:
+                values[name] = reader.default
+            else:
+                values[name] = reader(document[name])
         except (KeyError, TypeError, ValueError):
             raise ModelFolderError(f"{path}: {name!r} is missing or damaged.") from None
     return values

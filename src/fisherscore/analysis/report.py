@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .._support.versions import versions
+from ..score.constraints import BADLY_LEARNED
 from .configuration import Configuration
 from .page import Page
 from .priors import described
@@ -47,18 +48,32 @@ def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool
     check, posterior = _result(results, "check"), _result(results, "sample")
     reasons = [check["verdict"]] if check and not check["passed"] else []
     reasons += [f"Posterior: {problem}." for problem in posterior.get("problems", [])]
-    error = _result(results, "fit").get("estimated_error")
-    if error is not None and error > LARGEST_ERROR:
-        reasons.append(
-            f"The fit puts its own score error at {error:.2g}, so that a best fit may be off by {error**0.5:.1g} "
-            "of its σ: give it more simulations."
-        )
+    fit = _result(results, "fit")
+    learned, limits = _findings(fit, posterior)
+    reasons += learned
     if reasons:
-        return False, reasons
+        return False, [*reasons, *limits]
     if not check:
         asked = configuration.num_test > 0
         return None, ["The checks have not been run." if asked else "Nothing was checked, since budget.test = 0."]
-    return True, [check["verdict"], *(["No problem was found with the posterior."] if posterior else [])]
+    return True, [check["verdict"], *(["No problem was found with the posterior."] if posterior else []), *limits]
+
+
+def _findings(fit: dict[str, Any], posterior: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return in sentences what was badly learned, and what the data do not constrain; the two are never mixed up.
+
+    A posterior, which is under the prior of the file, knows better than the fit what is constrained and what matters.
+    """
+    known, error = fit.get("constraints"), fit.get("estimated_error")
+    if known is None:
+        bad = error is not None and error > LARGEST_ERROR
+        text = f"Badly learned: the fit puts its own score error at {error:.2g}. Give it more simulations."
+        return [text] if bad else [], []
+    texts = [f"{finding[0].upper()}{finding[1:]}." for finding in known["findings"]]
+    learned = [t for t in texts if t.lower().startswith(BADLY_LEARNED)]
+    if posterior:
+        return [], [f"{note[0].upper()}{note[1:]}." for note in posterior.get("notes", [])]
+    return learned, [t for t in texts if t not in learned]
 
 
 def _result(results: dict[str, Any], stage: str) -> dict[str, Any]:
@@ -79,8 +94,19 @@ def _verdict(page: Page, configuration: Configuration, results: dict[str, Any]) 
 
 def _accuracy(page: Page, results: dict[str, Any]) -> None:
     """Say how good the fit thinks it is, and what it and the other stages warned of."""
-    error = _result(results, "fit").get("estimated_error")
-    if error is not None:
+    fit = _result(results, "fit")
+    error, known = fit.get("estimated_error"), fit.get("constraints")
+    if known is not None:
+        page.section(
+            "What was learned",
+            "Combinations of parameters, from the best constrained to the least: the share of the data in what is known "
+            "of each, beside the training range, and how far the fit's own error moves a posterior along it.",
+        )
+        rows = [
+            (text, how, f"{share:.0%}", f"{off:.2g} σ", outcome) for text, how, share, off, outcome in known["rows"]
+        ]
+        page.table(("combination", "constrained", "share of the data", "off by", "outcome"), rows)
+    elif error is not None:
         page.paragraph(
             f"The fit estimates its own score error at {error:.2g} (0 is perfect, 1 is predicting zero); a share of "
             "the information in the data of about that size is lost."
@@ -147,15 +173,21 @@ def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
         "simulations. The plug-in can claim too much where the score is noisy; the conservative one does not, up to "
         "its own error.",
     )
+    if result.get("free"):
+        page.paragraph(
+            f"The data do not constrain {result['free']} here. The errors are those under the prior, or the training "
+            "range where there is none; without it there are none."
+        )
     errors = [result[k] or [None] * len(result["names"]) for k in ("sigma_error", "sigma_bound_error")]
     page.table(
-        ("parameter", "at", "σ plug-in", "σ conservative", "σ if all else were known"),
+        ("parameter", "at", "σ plug-in", "σ conservative", "σ with the prior", "σ if all else were known"),
         [
             (
                 name,
                 f"{result['at'][name]:.5g}",
                 _plus_minus(result["sigma"][i], errors[0][i]),
                 _plus_minus(result["sigma_bound"][i], errors[1][i]),
+                f"{result.get('sigma_with_prior', result['sigma'])[i]:.3g}",
                 f"{result['conditional_sigma'][i]:.3g}",
             )
             for i, name in enumerate(result["names"])

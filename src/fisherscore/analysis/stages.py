@@ -20,8 +20,10 @@ from .._support.text import duration
 from .._support.whole_file import whole_file
 from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError
 from ..fitting.fit import fit
+from ..inference.constraints import prior_precision
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
+from ..inference.fisher_matrix import FisherMatrix
 from ..inference.forecasting import forecast
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample
@@ -136,9 +138,23 @@ class Fit(ResultStage):
             "num_simulations": len(sims),
             "failure_rate": sims.failure_rate,
             "estimated_error": model.estimated_error,
+            "constraints": _of_constraints(model),
             "weights": model.weights or None,
             "data_sha256": model.provenance["data_sha256"],
         }
+
+
+def _of_constraints(model: FittedScore) -> dict[str, Any] | None:
+    """Return what the data constrain under the training range, and how well it was learned, for the page."""
+    known = model.constraints
+    if known is None:
+        return None
+    return {
+        "outcome": known.outcome,
+        "findings": list(known.findings),
+        "error": known.error,
+        "rows": [[c.text, c.strength, c.share, c.error**0.5, c.outcome] for c in known.combinations],
+    }
 
 
 class Forecast(ResultStage):
@@ -154,14 +170,16 @@ class Forecast(ResultStage):
         """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
         c = workspace.configuration
         theta0 = c.forecast_theta0 or workspace.observation_key()
-        return digest(FIT.key(workspace), theta0, c.num_forecast, c.seed)
+        prior = c.document.tree.get("prior")
+        return digest(FIT.key(workspace), theta0, c.num_forecast, c.seed, *([prior] if prior else []))
 
     def work(self, workspace: Workspace) -> dict[str, Any]:
         """Forecast from fresh simulations, and draw the ellipses."""
         c = workspace.configuration
         theta0, chosen = self._point(workspace)
+        model = workspace.model()
         result = forecast(
-            workspace.model(),
+            model,
             theta0,
             c.simulator,
             num_simulations=c.num_forecast,
@@ -169,9 +187,17 @@ class Forecast(ResultStage):
             **c.engine,
         )
         result.save(workspace.out / "forecast")
+        # What the data do not constrain is a finding: with the prior, or the training range, there are errors anyway.
+        free = result.degenerate_direction()
+        known = result.add(FisherMatrix(result.names, prior_precision(model, c.prior)))
         if c.proposal.num_parameters > 1:
-            plot.save_figure(plot.fisher_ellipses(result), workspace.out / "forecast.png")
+            plot.save_figure(plot.fisher_ellipses(known if free else result), workspace.out / "forecast.png")
+        if free:
+            workspace.say(f"not constrained by the data at this point: {free}; errors are given under the prior")
+            result = known
         return {
+            "free": free,
+            "sigma_with_prior": known.sigma.tolist(),
             "at": dict(zip(result.names, result.theta0.tolist(), strict=True)),
             "chosen": chosen,
             "names": list(result.names),
@@ -245,6 +271,7 @@ class Sample(ResultStage):
             "sd": posterior.sigma.tolist(),
             "interval": posterior.quantiles([0.16, 0.84]).T.tolist(),
             "problems": list(posterior.problems),
+            "notes": list(posterior.notes),
             "rarity": posterior.rarity,
             "table": str(posterior),
         }

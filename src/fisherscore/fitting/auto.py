@@ -24,7 +24,7 @@ from ..potentials.base import Potential
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.stack import Stack
 from .checks import nothing_learned
-from .cross_validation import cross_validate
+from .cross_validation import cross_validate, first_points
 from .data import Rows
 from .network_trial import NetworkTrial
 from .options import FitOptions
@@ -38,11 +38,16 @@ _MIN_ROWS_FOR_NETWORK = 500
 
 @dataclass(frozen=True, eq=False)
 class StackFit:
-    """A fitted stack, the weight of each member by name, its estimated score error, and details of the training."""
+    """A fitted stack, the weight of each member by name, its estimated score error, and details of the training.
+
+    ``error_covariance`` and ``information`` (p, p) say the same by direction; None where nothing is known of it.
+    """
 
     stack: Stack
     weights: dict[str, float]
     estimated_error: float
+    error_covariance: np.ndarray | None
+    information: np.ndarray
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -59,12 +64,20 @@ def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, 
         if joined is not None:
             weights = {n: joined.keep * w for n, w in weights.items()} | joined.weights
             members |= joined.networks
-            error = joined.keep**2 * error + joined.error
+            error = error.scaled(joined.keep**2).plus(joined.error)
     if not members:
         raise TrainingError(nothing_learned(rows))
     stack = _stack(members, weights, rows)
-    # A score of zero has error one: a larger estimate says no more than that nothing was learned.
-    return StackFit(stack, weights, min(error, 1.0), details)
+    scores = first_points(rows).scores(stack)
+    return StackFit(
+        stack=stack,
+        weights=weights,
+        # A score of zero has error one: a larger estimate says no more than that nothing was learned.
+        estimated_error=min(error.total, 1.0),
+        error_covariance=error.covariance if forms.members or error.covariance.any() else None,
+        information=scores.T @ scores / len(scores),
+        details=details,
+    )
 
 
 def _screened(rows: Rows, closed_forms: Sequence[str], rng: np.random.Generator) -> list[str]:

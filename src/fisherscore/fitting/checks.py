@@ -6,6 +6,7 @@ import numpy as np
 
 from .._support.legendre import Basis, affordable_degree
 from ..errors import ArgumentError, FisherScoreWarning
+from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .data import Rows
@@ -124,6 +125,13 @@ def nothing_learned(rows: Rows) -> str:
         f"{largest:.2f}), but so few simulations do not suffice for {size:,} data and {p} parameters: give about "
         f"{needed:,} or more, or condense the data into fewer numbers before the fit."
     )
+
+
+def warn_if_badly_learned(model: FittedScore) -> None:
+    """Warn when, by the fit's own error, posteriors would be off by more than half of their width."""
+    known = model.constraints
+    if known is not None and known.badly_learned:
+        warnings.warn(f"sims: the score was {known.findings[0]}.", FisherScoreWarning, stacklevel=3)
 
 
 def warn_if_deterministic(rows: Rows) -> None:

@@ -9,7 +9,7 @@ from ..potentials.base import ClosedForm
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.points import Points
 from .data import Rows
-from .implicit_risk import ImplicitRisk, Terms, edge_weights, inverse_information
+from .implicit_risk import ImplicitRisk, Terms, edge_weights, posterior_metric
 
 # Fits are compared with one another at this many rows.
 _NUM_POINTS = 2_000
@@ -67,7 +67,7 @@ def cross_validate(rows: Rows, names: Sequence[str], parts: list[np.ndarray]) ->
             fits[name].append(CLOSED_FORMS[name].fit(points, rest.x))
     compared = first_points(rows)
     scores = {name: np.stack([compared.scores(f) for f in each]) for name, each in fits.items()}
-    metric = inverse_information([s[0] for s in scores.values()], rows.num_parameters)
+    metric = posterior_metric([s[0] for s in scores.values()], rows.num_parameters)
     held_out = [rows.take(part) for part in parts]
     terms = {
         name: Terms.concatenate([Terms.of(f, part, metric) for f, part in zip(each, held_out, strict=True)])

@@ -14,6 +14,22 @@ _ERROR_OVER_SPREAD = 1.5
 
 
 @dataclass(frozen=True, eq=False)
+class ErrorEstimate:
+    """What a score is off by: the score error in all, and the covariance (p, p) of the components of the error."""
+
+    total: float
+    covariance: np.ndarray
+
+    def scaled(self, factor: float) -> "ErrorEstimate":
+        """Return the error of ``√factor`` times the score."""
+        return ErrorEstimate(factor * self.total, factor * self.covariance)
+
+    def plus(self, other: "ErrorEstimate") -> "ErrorEstimate":
+        """Return the error of a sum of scores whose errors are independent."""
+        return ErrorEstimate(self.total + other.total, self.covariance + other.covariance)
+
+
+@dataclass(frozen=True, eq=False)
 class PartialFit:
     """Scores (n, p) of a fit to a share of the simulations."""
 
@@ -21,29 +37,34 @@ class PartialFit:
     scores: np.ndarray
 
 
-def closed_form_error(whole: np.ndarray, parts: Sequence[PartialFit]) -> float:
+def closed_form_error(whole: np.ndarray, parts: Sequence[PartialFit]) -> ErrorEstimate:
     """Estimate the score error of a fit with scores ``whole`` (n, p).
 
     Fits to a share f of the data differ from the whole by (1 − f) / f of its variance.
     """
     num_parameters = whole.shape[1]
     precision = inverse_information([whole], num_parameters)
-    errors = []
+    covariances = []
     for part in parts:
         delta = whole - part.scores
-        squares = np.einsum("ni,ij,nj->n", delta, precision, delta)
-        errors.append(part.share / (1.0 - part.share) * float(squares.mean()) / num_parameters)
-    return _ERROR_OVER_VARIANCE * float(np.median(errors))
+        covariances.append(part.share / (1.0 - part.share) * (delta.T @ delta) / len(delta))
+    errors = [float(np.sum(precision * covariance)) / num_parameters for covariance in covariances]
+    total = _ERROR_OVER_VARIANCE * float(np.median(errors))
+    mean = np.mean(covariances, axis=0)
+    # The median of the totals, since one part of many rows in the tails may be far off; its directions are the mean's.
+    return ErrorEstimate(total, mean * (total / max(float(np.mean(errors)), 1e-300)))
 
 
-def network_error(scores: Sequence[np.ndarray], whole: np.ndarray) -> float:
+def network_error(scores: Sequence[np.ndarray], whole: np.ndarray) -> ErrorEstimate:
     """Compare how far networks are from their mean with the size of the score ``whole`` (n, p).
 
     Their mean is closer to the truth than each of them, but what the data at hand mislead all of them to is not seen.
     """
+    num_parameters = whole.shape[1]
     if len(scores) < 2:
-        return 0.0
-    deviations = np.stack(scores) - np.mean(scores, axis=0)
-    precision = inverse_information([whole], whole.shape[1])
-    squares = np.einsum("kni,ij,knj->kn", deviations, precision, deviations)
-    return _ERROR_OVER_SPREAD * float(squares.mean()) * len(scores) / (len(scores) - 1) / whole.shape[1]
+        return ErrorEstimate(0.0, np.zeros((num_parameters, num_parameters)))
+    deviations = (np.stack(scores) - np.mean(scores, axis=0)).reshape(-1, num_parameters)
+    factor = _ERROR_OVER_SPREAD * len(scores) / (len(scores) - 1)
+    covariance = factor * (deviations.T @ deviations) / len(deviations)
+    precision = inverse_information([whole], num_parameters)
+    return ErrorEstimate(float(np.sum(precision * covariance)) / num_parameters, covariance)

@@ -10,7 +10,7 @@ from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .assemble import FitOrigin, assemble
-from .checks import check_failures, check_number, failure_rate, warn_if_imprecise
+from .checks import check_failures, check_number, failure_rate, warn_if_badly_learned, warn_if_imprecise
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
@@ -70,7 +70,9 @@ def fit(
             check_number(len(good))
             warn_if_imprecise(good)
             fitted = chosen.fit_function(good, options)
-        return assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims)))
+        model = assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims)))
+    warn_if_badly_learned(model)
+    return model
 
 
 def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:

@@ -34,6 +34,8 @@ _EDGE = 0.25
 _ROWS_AT_ONCE = 4096
 # Members with less weight than this are dropped, and the others weighed again.
 _MIN_WEIGHT = 0.02
+# A uniform distribution on [−1, 1], which parameters are scaled to, has the variance 1/3.
+PRECISION_OF_REGION = 3.0
 # Weights are scaled to the sum 1 unless that sum is rejected at this number of standard errors.
 _SUM_REJECTED_AT = 3.0
 
@@ -58,8 +60,11 @@ def edge_weights_and_gradients(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return factors.prod(axis=1), slopes * others
 
 
-def inverse_information(scores: Sequence[np.ndarray], num_parameters: int) -> np.ndarray:
-    """Return the inverse of the smallest of the information matrices of several scores: the metric of their errors."""
+def inverse_information(scores: Sequence[np.ndarray], num_parameters: int, *, prior: float = 0.0) -> np.ndarray:
+    """Return the inverse of the smallest of the information matrices of several scores: the metric of their errors.
+
+    ``prior`` is the precision of a prior that is added to the information of every parameter.
+    """
     finite = [s for s in scores if np.isfinite(s).all() and len(s)]
     if not finite:
         return np.eye(num_parameters)
@@ -67,7 +72,16 @@ def inverse_information(scores: Sequence[np.ndarray], num_parameters: int) -> np
     # A score that explains next to nothing says nothing about how errors compare.
     largest = max(np.trace(m) for m in informations)
     least = min((m for m in informations if np.trace(m) >= 0.1 * largest), key=np.trace)
-    return np.linalg.inv(least + (1e-6 * np.trace(least) / num_parameters + 1e-12) * np.eye(num_parameters))
+    return np.linalg.inv(least + (1e-6 * np.trace(least) / num_parameters + 1e-12 + prior) * np.eye(num_parameters))
+
+
+def posterior_metric(scores: Sequence[np.ndarray], num_parameters: int) -> np.ndarray:
+    """Return the covariance of a posterior over the training region: the metric in which candidates are compared.
+
+    Without the precision of that region, a direction that the data do not constrain would outweigh all others: its
+    errors, however small, were divided by an information of zero.
+    """
+    return inverse_information(scores, num_parameters, prior=PRECISION_OF_REGION)
 
 
 @dataclass(frozen=True, eq=False)

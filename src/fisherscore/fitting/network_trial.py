@@ -15,8 +15,8 @@ from jaxtyping import Array
 from .._support import host_random
 from ..potentials.base import Potential
 from .data import Rows
-from .error_estimate import network_error
-from .implicit_risk import ImplicitRisk, Terms, edge_weights, inverse_information
+from .error_estimate import ErrorEstimate, network_error
+from .implicit_risk import ImplicitRisk, Terms, edge_weights, posterior_metric
 from .options import FitOptions
 from .regimes import WeighedForms
 from .train import Review
@@ -48,7 +48,7 @@ class Joined:
     networks: dict[str, Potential]
     weights: dict[str, float]
     keep: float
-    error: float
+    error: ErrorEstimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class NetworkTrial:
         chosen = held_out[:num_test]
         test, known = rows.take(chosen), forms.scores(rows)
         p = rows.num_parameters
-        metric = inverse_information([known], p) if known.any() else np.eye(p)
+        metric = posterior_metric([known], p) if known.any() else np.eye(p)
         # The first part is at least as large as the test, and the first fits have not seen it.
         parts = [(w, Terms.of(forms.validation.fits[n][0], test, metric)) for n, w in forms.weights.items() if w]
         return cls(
@@ -147,7 +147,7 @@ class NetworkTrial:
             networks={n: t.potential for n, t in zip(names, ensemble.trained, strict=True)},
             weights={n: weight * t.scale / len(names) for n, t in zip(names, ensemble.trained, strict=True)},
             keep=keep,
-            error=weight**2 * network_error([t.scores for t in ensemble.terms], whole),
+            error=network_error([t.scores for t in ensemble.terms], whole).scaled(weight**2),
         )
 
 

@@ -288,7 +288,13 @@ class AutoRecipe(Recipe):
         refuse_too_few(rows)
         warn_if_deterministic(rows)
         fitted = fit_stack(rows, self.closed_forms, self.trainer(rows.data_size), options)
-        details = {"weights": fitted.weights, "estimated_error": fitted.estimated_error, **fitted.details}
+        details = {
+            "weights": fitted.weights,
+            "estimated_error": fitted.estimated_error,
+            "error_covariance": fitted.error_covariance,
+            "information": fitted.information,
+            **fitted.details,
+        }
         return FunctionFit(fitted.stack, standardizer, sims, sims.drawn_at, details)
 
 

@@ -20,7 +20,7 @@ from ..potentials.base import Potential
 from ..potentials.closed_forms import CLOSED_FORMS
 from .cross_validation import CrossValidation, first_points
 from .data import Rows
-from .error_estimate import PartialFit, closed_form_error
+from .error_estimate import ErrorEstimate, PartialFit, closed_form_error
 
 _MAX_FEW, _MAX_SOME = 5_000, 30_000
 _NUM_QUARTERS = 3
@@ -62,10 +62,10 @@ class Regime(abc.ABC):
     def _weights(self, validation: CrossValidation) -> np.ndarray:
         """Weigh the usable closed forms."""
 
-    def error(self, forms: WeighedForms, rows: Rows, rng: np.random.Generator) -> float:
+    def error(self, forms: WeighedForms, rows: Rows, rng: np.random.Generator) -> ErrorEstimate:
         """Estimate the score error of weighed closed forms; 1 where there are none."""
         if not forms.members:
-            return 1.0
+            return ErrorEstimate(1.0, np.zeros((rows.num_parameters, rows.num_parameters)))
         return closed_form_error(forms.scores(first_points(rows)), self._partial_fits(forms, rows, rng))
 
     def _partial_fits(self, forms: WeighedForms, rows: Rows, rng: np.random.Generator) -> list[PartialFit]:

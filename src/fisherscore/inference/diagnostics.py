@@ -7,12 +7,11 @@ On fresh simulations (θ, z, x), with t the latent score and J = ∂ŝ/∂θ,
     residual       E[ŝ (t − ŝ)ᵀ] = 0            fails when ŝ has fitted noise
     symmetry       J = Jᵀ                       fails when ŝ is no gradient
 
-each in units where E[ŝ ŝᵀ] is the unit matrix, with a standard error. The residual needs a latent. Where that is
-additive noise, the pairs tested are (z, x), exact draws of the user's model, and t is compared with ŝ smoothed by the
-noise. A check fails
-when it is off by more than its tolerance and by more than chance allows; it is unclear when chance could hide a
-deviation of that size. Posteriors of simulated data are checked by their ranks and their expected coverage
-(``calibration.py``).
+each with a standard error, in units where E[ŝ ŝᵀ] and the precision of the training range add up to the unit matrix. The
+residual needs a latent. Where that is additive noise, the pairs tested are (z, x), exact draws of the user's model, and t
+is compared with ŝ smoothed by the noise. A check fails when it is off by more than its tolerance and by more than chance
+allows; it is unclear when chance could hide a deviation of that size. Posteriors of simulated data are checked by their
+ranks and their expected coverage (``calibration.py``).
 """
 
 from typing import Any
@@ -26,13 +25,13 @@ from .._support.arguments import as_count, as_seed
 from .._support.compiling import quickly_compiled
 from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
+from ..score.constraints import precision_of_region
 from ..score.model import ScoreModel
 from ..score.scales import inner_model
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .calibration import calibration_checks, coverage_of, ranks_of
 from .diagnosis_result import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
-from .fisher_matrix import FisherMatrix
 from .nuts import sample_lanes
 from .posterior import SMALLEST_RARITY
 from .scaling import ScaledProblem
@@ -113,14 +112,12 @@ def _refuse_training_data(model: ScoreModel, sims: Simulations) -> None:
 
 
 def _identities(model: ScoreModel, sims: Simulations) -> list[Check]:
-    """Compute the four identities, whitened so that the second moment of ŝ is one in every direction."""
+    """Compute the four identities, in units of the precision of a posterior over the training range."""
     score, jacobian = _scores_and_jacobians(model, sims.drawn_at, sims.x)
     if not np.isfinite(score).all():
         raise ArgumentError("model: its scores of the test simulations are not finite.")
-    free = FisherMatrix(model.names, score.T @ score / len(score)).degenerate_direction()
-    if free is not None:
-        raise ArgumentError(f"model: it leaves the combination {free} unconstrained everywhere; drop a parameter.")
-    factor = np.linalg.cholesky(score.T @ score / len(score))
+    # With the precision of the training range, so that a direction the data do not constrain is no obstacle.
+    factor = np.linalg.cholesky(score.T @ score / len(score) + precision_of_region(model.low, model.high))
     white = np.linalg.solve(factor, score.T).T
     slope = np.linalg.solve(factor, np.linalg.solve(factor, jacobian).swapaxes(-1, -2)).swapaxes(-1, -2)
 

@@ -25,6 +25,7 @@ from .._support.rows import rows_mapped
 from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.combined import observed
+from ..score.constraints import precision_of_region
 from ..score.model import ScoreModel
 from ..score.scales import inner_model
 
@@ -41,6 +42,9 @@ _MOST_ROWS_FILLED = 4096
 _NODES, _WEIGHTS = gauss_legendre(4)
 # No step moves a parameter by more than this fraction of its range.
 _LONGEST_STEP = 0.2
+
+# A fit that the model's own error may move by more than its σ: a code beside the places in _REASONS.
+_UNTRUSTED = 5
 
 _REASONS = (
     "converged",
@@ -64,6 +68,8 @@ class Estimate:
         message: What became of each fit, in words; a plain text for one observation.
         num_steps: Number of steps each fit took.
         rarity: Fraction of training data farther from their mean than each observation; None where not known.
+        model_error: How far the model's own error may move each parameter, one standard deviation, shape (..., p); None
+            where the model does not know its error.
 
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
@@ -79,6 +85,7 @@ class Estimate:
     message: Any
     num_steps: Any
     rarity: Any = None
+    model_error: Any = None
 
     def plot(self, *, names: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
         """Draw best fits of two parameters with their error ellipses; many observations as points alone.
@@ -96,6 +103,8 @@ class Estimate:
         if self.theta.ndim > 1:
             return self._headline()
         rows = [f"{n} = {t:.6g} ± {s:.2g}" for n, t, s in zip(self.names, self.theta, self.sigma, strict=True)]
+        if self.model_error is not None:
+            rows = [f"{row} (model ± {e:.1g})" for row, e in zip(rows, self.model_error, strict=True)]
         return "\n".join([*rows, str(self.message)])
 
     def __repr__(self) -> str:
@@ -156,7 +165,13 @@ def maximum_likelihood(
             for r, e in zip(reason, edges, strict=True)
         ]
     )
-    covariance = np.where((reason == 0)[:, None, None], scales.covariances(covariance), np.nan)
+    covariance = scales.covariances(covariance)
+    moved = _moved_by_the_model(whole, covariance)
+    if moved is not None:
+        sigma = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
+        reason = np.where((reason == 0) & (moved > sigma).any(axis=1), _UNTRUSTED, reason)
+        messages = np.where(reason == _UNTRUSTED, _untrusted(whole), messages)
+    covariance = np.where((reason == 0)[:, None, None], covariance, np.nan)
     one = not batch
     converged = (reason == 0).reshape(batch)
     return Estimate(
@@ -168,7 +183,26 @@ def maximum_likelihood(
         message=str(messages[0]) if one else messages.reshape(batch),
         num_steps=int(steps[0]) if one else steps.reshape(batch),
         rarity=whole.rarity(x),
+        model_error=None if moved is None else moved.reshape(*batch, -1),
     )
+
+
+def _moved_by_the_model(model: ScoreModel, covariance: np.ndarray) -> np.ndarray | None:
+    """Return by how much (n, p) the model's own error moves best fits: an error e of the score moves them by C e."""
+    known = model.own_error
+    if known is None:
+        return None
+    # No farther than the training range lets them.
+    precision = np.linalg.pinv(covariance.astype(np.float64)) + precision_of_region(model.low, model.high)
+    width = np.linalg.inv(precision)
+    return np.sqrt(np.maximum(np.diagonal(width @ known.covariance @ width, axis1=-2, axis2=-1), 0.0))
+
+
+def _untrusted(model: ScoreModel) -> str:
+    """Say why a best fit is not trusted, and what would help."""
+    known = model.constraints
+    why = f"; the score was {known.findings[0]}" if known is not None and known.badly_learned else ""
+    return f"not trusted, and no σ is given: the model's own error may move it by more than its error bar{why}"
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:

@@ -262,7 +262,7 @@ class Forecast:
 
     def __str__(self) -> str:
         head = f"Fisher forecast, {self.num_simulations:,} simulations"
-        direction = self._degenerate_direction()
+        direction = self.degenerate_direction()
         if direction is not None:
             return f"{head}\nsingular: the data do not constrain {direction}"
         estimates = [getattr(self, name) for name in _ESTIMATES]
@@ -281,7 +281,7 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         title = f"Fisher forecast, {self.num_simulations:,} simulations"
-        direction = self._degenerate_direction()
+        direction = self.degenerate_direction()
         if direction is not None:
             return html_table(title, [("singular", f"the data do not constrain {direction}")])
         sigmas = with_errors(self.sigma, self.plug_in.sigma_error)
@@ -289,7 +289,7 @@ class Forecast:
         values = zip(self.names, self.theta0, sigmas, bounds, strict=True)
         return html_table(title, [(n, f"{at:.6g}: σ = {s} (bound {b})") for n, at, s, b in values])
 
-    def _degenerate_direction(self) -> str | None:
+    def degenerate_direction(self) -> str | None:
         """Return the combination of parameters that one of the estimates leaves unconstrained, or None."""
         directions = (getattr(self, name).degenerate_direction() for name in _ESTIMATES)
         return next((d for d in directions if d), None)

@@ -223,8 +223,8 @@ def _warn_if_doubtful(result: Forecast) -> None:
         direction = estimate.degenerate_direction()
         if direction is not None:
             _warn(
-                f"The Fisher matrix is singular: the data do not constrain {direction}. Errors exist only after .add "
-                "or .fix."
+                f"The Fisher matrix is singular: the data do not constrain {direction}. Errors exist only with a prior "
+                "(.add) or with a parameter held (.fix)."
             )
             return
     assert result.bound.sigma_error is not None

@@ -44,6 +44,7 @@ _FOLDER = ResultFolder(
         "rarity": read.optional(read.number),
         "seconds": read.dictionary_of(read.number),
         "problems": read.tuple_of(read.text),
+        "notes": read.Added(read.tuple_of(read.text), ()),
         "support": read.tuple_of(read.tuple_of(read.optional(read.number))),
     },
 )
@@ -70,6 +71,7 @@ class Posterior:
         seconds: Time spent, by part of the work.
         problems: Every reason not to trust the result, in words; empty when there is none.
         support: Ends of each parameter's prior, None where it has none.
+        notes: What else there is to know, above all what the data do not constrain.
 
     >>> import fisherscore as fs
     >>> model = fs.problems.linear_gaussian().exact_model()
@@ -94,6 +96,7 @@ class Posterior:
     seconds: dict[str, float]
     problems: tuple[str, ...] = ()
     support: tuple[tuple[float | None, float | None], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def samples(self) -> np.ndarray:
@@ -213,6 +216,7 @@ class Posterior:
             "seconds": self.seconds,
             "problems": self.problems,
             "support": self.support,
+            "notes": self.notes,
         }
         _FOLDER.write(path, fields, {"chains": self.chains, "log_density": self.log_density})
 
@@ -301,4 +305,5 @@ class Posterior:
         return html_table(f"Posterior, {self.method}, {len(self.samples):,} draws", [*rows, *verdict])
 
     def _verdict(self) -> list[str]:
-        return ["no problem found"] if self.trusted else [f"do not trust this: {p}" for p in self.problems]
+        verdict = ["no problem found"] if self.trusted else [f"do not trust this: {p}" for p in self.problems]
+        return [*verdict, *self.notes]

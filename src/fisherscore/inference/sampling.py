@@ -15,14 +15,8 @@ from ..score.combined import observed
 from ..score.model import ScoreModel
 from .convergence import convergence
 from .nuts import sample_lanes
-from .posterior import (
-    LARGEST_DIVERGENT,
-    LARGEST_OUTSIDE,
-    LARGEST_R_HAT,
-    SMALLEST_ESS,
-    SMALLEST_RARITY,
-    Posterior,
-)
+from .posterior import Posterior
+from .posterior_checks import problems_and_notes
 from .posteriors import Posteriors
 from .scaling import ScaledProblem
 from .smc import tempered_particles
@@ -259,57 +253,7 @@ def _posteriors(model: ScoreModel, x: Any, support: Any, run: _Run) -> list[Post
             seconds=run.seconds,
             support=support,
         )
-        return replace(posterior, problems=(*sampler_problems(posterior), *region_problems(posterior, model)))
+        problems, notes = problems_and_notes(posterior, model)
+        return replace(posterior, problems=problems, notes=notes)
 
     return [one(i) for i in range(run.chains.shape[2])]
-
-
-def sampler_problems(posterior: Posterior) -> list[str]:
-    """Say what is wrong with the chains themselves."""
-    problems = []
-    r_hat, effective, num = posterior.r_hat.max(), posterior.effective_samples.min(), len(posterior.samples)
-    if posterior.method == "NUTS" and not r_hat < LARGEST_R_HAT:
-        problems.append(
-            f"the chains have not converged or disagree (R-hat up to {r_hat:.2f}, at least {effective:.0f} "
-            'effective samples): run longer, or, if there may be several modes, use method="smc"'
-        )
-    elif posterior.method == "NUTS" and not effective > SMALLEST_ESS:
-        problems.append(
-            f"the chains agree (R-hat up to {r_hat:.2f}) but are short: {effective:.0f} effective samples, of which "
-            f"there should be more than {SMALLEST_ESS:.0f}: run longer, with a larger num_samples"
-        )
-    if posterior.num_divergent > LARGEST_DIVERGENT * num:
-        problems.append(
-            f"{posterior.num_divergent} of {num} transitions diverged: the posterior has parts NUTS cannot follow"
-        )
-    return problems
-
-
-def region_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
-    """Say where posterior or observation leave what the model was trained on."""
-    problems = []
-    outside, rarity = posterior.fraction_outside, posterior.rarity
-    if outside > LARGEST_OUTSIDE:
-        problems.append(
-            f"{outside:.1%} of the posterior lies outside the training region, where the score is an extrapolation: "
-            "train on a larger region or use a narrower prior"
-        )
-    else:
-        problems += [
-            f"the posterior of {name!r} is cut off by the {side} edge of the training region: widen the region, unless "
-            "that edge is meant as a prior"
-            for name, side in _edges(posterior.samples, model)
-        ]
-    if rarity is not None and rarity < SMALLEST_RARITY:
-        problems.append(
-            "the observation is unlike anything simulated (farther from the mean of the training data than "
-            f"{1 - rarity:.2%} of them): the model may be misspecified"
-        )
-    return problems
-
-
-def _edges(samples: np.ndarray, model: ScoreModel) -> list[tuple[str, str]]:
-    """Return parameter and side of every edge of the training region that holds more than 2 % of the draws."""
-    strip = 0.01 * (model.high - model.low)
-    near = {"lower": samples < model.low + strip, "upper": samples > model.high - strip}
-    return [(name, side) for i, name in enumerate(model.names) for side in near if near[side][:, i].mean() > 0.02]

@@ -5,6 +5,7 @@
 so models trained apart are combined without retraining, and a model trained on one observation serves any number.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -16,6 +17,7 @@ from jaxtyping import Array, Float
 
 from .._support.arguments import as_data
 from ..errors import ArgumentError
+from .constraints import OwnError
 from .model import ScoreModel
 from .scales import Scales
 
@@ -178,6 +180,14 @@ class CombinedScore(ScoreModel):
             total = total.at[jnp.ix_(own, own)].add(model.fisher_one(theta[own]))
         return total
 
+    @property
+    def own_error(self) -> OwnError | None:
+        """The sum of what the parts know; None where one of them, which may be exact, does not say."""
+        parts = [
+            part.embedded(self._places(model), len(self.names)) for model in self.models if (part := model.own_error)
+        ]
+        return None if len(parts) < len(self.models) else functools.reduce(OwnError.plus, parts)
+
     def rarity(self, x: Any) -> np.ndarray | None:
         """Return the rarity of the rarest part.
 
@@ -239,6 +249,12 @@ class IndependentDraws(ScoreModel):
     def knows_fisher(self) -> bool:
         """As the model."""
         return self.model.knows_fisher
+
+    @property
+    def own_error(self) -> OwnError | None:
+        """That of one draw, which is made again with every draw."""
+        known = self.model.own_error
+        return None if known is None else known.of_draws(self.num_draws)
 
     def score_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, " params"]:
         """Add the scores of the draws."""

@@ -20,6 +20,7 @@ from .._support.precision import in_single_precision
 from .._support.text import html_table
 from ..errors import ModelFolderError
 from ..potentials.base import Potential, ScoreFunction, describe, likelihood
+from .constraints import OwnError
 from .layout import STANDARDIZER, SUMMARY, Description, check_values, read_provenance
 from .model import ScoreModel
 from .provenance import Provenance
@@ -82,6 +83,9 @@ class FittedScore(ScoreModel):
         """Write down what the fit says of itself: its own error, and what it is made of."""
         error, weights = self.estimated_error, self.weights
         rows = [] if error is None else [("estimated error", f"{error:.2g} (0 is perfect, 1 is predicting zero)")]
+        known = self.constraints
+        if known is not None:
+            rows.append(("under the training range", f"{known.outcome}; posteriors off by {known.error**0.5:.1g} σ"))
         members = ", ".join(f"{name} {weight:.2f}" for name, weight in weights.items() if weight)
         return [*rows, ("made of", members)] if weights else rows
 
@@ -89,6 +93,20 @@ class FittedScore(ScoreModel):
     def estimated_error(self) -> float | None:
         """The fit's own estimate of its score error: 0 is perfect, 1 is predicting zero; None where it has none."""
         return self.provenance.get("estimated_error")
+
+    @property
+    def own_error(self) -> OwnError | None:
+        """What the fit knows of its error by direction; None for recipes and versions that do not say."""
+        error, information = self.provenance.get("error_covariance"), self.provenance.get("information")
+        if error is None or information is None:
+            return None
+        # They are kept in units of half of each range.
+        units = np.outer(self.high - self.low, self.high - self.low) / 4
+        return OwnError(
+            np.asarray(information, np.float64) / units,
+            np.asarray(error, np.float64) / units,
+            int(self.provenance["num_simulations"]),
+        )
 
     @property
     def weights(self) -> dict[str, float]:

@@ -100,8 +100,18 @@ def read_provenance(entries: Any) -> dict[str, Any]:
     return entries
 
 
+def _matrix(value: Any) -> np.ndarray:
+    """Read a square matrix of finite numbers."""
+    matrix = np.asarray(value, np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
+        raise TypeError
+    return matrix
+
+
 _PROVENANCE = {
     "estimated_error": read.optional(read.number),
+    "error_covariance": read.optional(_matrix),
+    "information": read.optional(_matrix),
     "weights": read.optional(read.dictionary_of(read.number)),
     "simulations": read.optional(read.dictionary_of(lambda value: value)),
     "data_sha256": read.optional(read.text),

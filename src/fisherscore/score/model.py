@@ -22,6 +22,7 @@ from .._support.rows import rows_in_turn, rows_mapped
 from .._support.text import html_table
 from ..errors import ArgumentError, FisherScoreWarning
 from ..simulation.proposal import Proposal
+from .constraints import Constraints, OwnError, precision_of_region
 from .scales import Scales, is_far
 
 # Rows evaluated at once unless a model says otherwise; more are done in turn, to bound the memory.
@@ -111,6 +112,22 @@ class ScoreModel(eqx.Module):
         """
         del x
         return None
+
+    @property
+    def own_error(self) -> OwnError | None:
+        """What the model knows of its error by direction; None where it knows nothing, or is exact."""
+        return None
+
+    @property
+    def constraints(self) -> Constraints | None:
+        """Which combinations of parameters the data constrain and how well they were learned; None where not known.
+
+        Under the training region; :func:`fisherscore.constraints` takes any prior.
+        """
+        known = self.own_error
+        if known is None:
+            return None
+        return known.under(self.names, precision_of_region(self.low, self.high), "the training range")
 
     @property
     def num_parameters(self) -> int:

@@ -1,0 +1,55 @@
+"""``fs.constraints``: which combinations of parameters the data constrain under a prior, and how well."""
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..score.constraints import Constraints, precision_of_region
+from ..score.model import ScoreModel
+from .priors.given import Parameters
+from .priors.information import information
+
+
+def constraints(model: ScoreModel, *, prior: Any = None) -> Constraints:
+    """Say which combinations of parameters the data constrain, and how far posteriors are off along each.
+
+    Args:
+        model: A fitted model that knows its own error, as those of the default recipe do.
+        prior: As for :func:`fisherscore.sample`; by default the training range.
+
+    Returns:
+        The combinations from the best constrained to the least, their errors in units of a posterior's width, and what
+        would help; prints as a table, and has a ``plot()``.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> model = fs.fit(fs.simulate(problem.simulator, problem.proposal, 500))
+    >>> len(fs.constraints(model).combinations)
+    2
+    """
+    if not isinstance(model, ScoreModel):
+        raise ArgumentError(f"model: expected a score model, got {type(model).__name__}.")
+    known = model.own_error
+    if known is None:
+        raise ArgumentError(
+            "model: it does not know its own error by direction. Fit it with the default recipe of this version; other "
+            "recipes, and models of earlier versions, do not keep it."
+        )
+    if prior is None:
+        whole = model.constraints
+        assert whole is not None
+        return whole
+    return known.under(model.names, prior_precision(model, prior), "the prior")
+
+
+def prior_precision(model: ScoreModel, prior: Any = None) -> np.ndarray:
+    """Return the precision (p, p) of a prior; parameters it does not name are uniform over the training range."""
+    precision = precision_of_region(model.low, model.high)
+    if prior is None:
+        return precision
+    named, matrix = information(prior, Parameters.of(model))
+    places = np.array([model.names.index(name) for name in named], int)
+    precision[places, :] = precision[:, places] = 0.0
+    precision[np.ix_(places, places)] = matrix
+    return precision

@@ -1,0 +1,140 @@
+"""What there is to say of a posterior: of its chains, of where it lies, of the model's own error, and of the data.
+
+Reasons not to trust it are problems; that the data do not constrain something is no fault of the posterior, and a note.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..score.constraints import BADLY_LEARNED, LARGEST_ERROR, NOT_CONSTRAINED, advice, written_direction
+from ..score.model import ScoreModel
+from .posterior import (
+    LARGEST_DIVERGENT,
+    LARGEST_OUTSIDE,
+    LARGEST_R_HAT,
+    SMALLEST_ESS,
+    SMALLEST_RARITY,
+    Posterior,
+)
+
+# A combination is not constrained by the data where a posterior keeps more than this part of the region's variance.
+_UNCHANGED = 0.8
+# Parameters that make up more than this of such a combination reach to their edges because of it.
+_TAKES_PART = 0.3
+
+
+def problems_and_notes(posterior: Posterior, model: ScoreModel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the reasons not to trust a posterior, and what the data do not constrain."""
+    free = _free_directions(posterior, model)
+    learning = model_problems(posterior, model)
+    # A posterior reaches the edge because of a bad score, or because the data say nothing: a wider region is no help.
+    excused = model.names if learning else _taking_part(free, model)
+    problems = (*sampler_problems(posterior), *region_problems(posterior, model, excused), *learning)
+    return problems, _notes(free, model)
+
+
+def sampler_problems(posterior: Posterior) -> list[str]:
+    """Say what is wrong with the chains themselves."""
+    problems = []
+    r_hat, effective, num = posterior.r_hat.max(), posterior.effective_samples.min(), len(posterior.samples)
+    if posterior.method == "NUTS" and not r_hat < LARGEST_R_HAT:
+        problems.append(
+            f"the chains have not converged or disagree (R-hat up to {r_hat:.2f}, at least {effective:.0f} "
+            'effective samples): run longer, or, if there may be several modes, use method="smc"'
+        )
+    elif posterior.method == "NUTS" and not effective > SMALLEST_ESS:
+        problems.append(
+            f"the chains agree (R-hat up to {r_hat:.2f}) but are short: {effective:.0f} effective samples, of which "
+            f"there should be more than {SMALLEST_ESS:.0f}: run longer, with a larger num_samples"
+        )
+    if posterior.num_divergent > LARGEST_DIVERGENT * num:
+        problems.append(
+            f"{posterior.num_divergent} of {num} transitions diverged: the posterior has parts NUTS cannot follow"
+        )
+    return problems
+
+
+def region_problems(posterior: Posterior, model: ScoreModel, excused: Sequence[str] = ()) -> list[str]:
+    """Say where posterior or observation leave what the model was trained on.
+
+    Parameters in ``excused`` reach the edges for another reason: a wider region would not help.
+    """
+    problems = []
+    outside, rarity = posterior.fraction_outside, posterior.rarity
+    if outside > LARGEST_OUTSIDE:
+        problems.append(
+            f"{outside:.1%} of the posterior lies outside the training region, where the score is an extrapolation: "
+            "train on a larger region or use a narrower prior"
+        )
+    else:
+        problems += [
+            f"the posterior of {name!r} is cut off by the {side} edge of the training region: widen the region, unless "
+            "that edge is meant as a prior"
+            for name, side in _edges(posterior.samples, model)
+            if name not in excused
+        ]
+    if rarity is not None and rarity < SMALLEST_RARITY:
+        problems.append(
+            "the observation is unlike anything simulated (farther from the mean of the training data than "
+            f"{1 - rarity:.2%} of them): the model may be misspecified"
+        )
+    return problems
+
+
+def model_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
+    """Say whether the model's own error is too large for a posterior of this width.
+
+    An error e of the score moves a posterior with covariance C by C e.
+    """
+    known = model.own_error
+    if known is None:
+        return []
+    covariance = _covariance(posterior)
+    root = np.linalg.cholesky(covariance)
+    errors, vectors = np.linalg.eigh(root.T @ known.covariance @ root)
+    if not errors[-1] > LARGEST_ERROR:
+        return []
+    direction = written_direction(root @ vectors[:, -1], np.sqrt(np.diagonal(covariance)), model.names)
+    return [
+        f"{BADLY_LEARNED}: by the model's own error this posterior is off by {errors[-1] ** 0.5:.1g} of its σ along "
+        f"{direction}. What would help: {advice(float(errors[-1]), known.num_simulations)}"
+    ]
+
+
+def _covariance(posterior: Posterior) -> np.ndarray:
+    """Return the covariance of the draws, positive definite even where a chain never moved."""
+    covariance = np.cov(posterior.samples.T).reshape(len(posterior.names), -1)
+    return covariance + np.diag(1e-9 * np.diagonal(covariance) + 1e-300)
+
+
+def _free_directions(posterior: Posterior, model: ScoreModel) -> list[tuple[np.ndarray, float]]:
+    """Return directions, in units of the spread over the region, along which the posterior is as wide as the region."""
+    spread = (model.high - model.low) / np.sqrt(12)
+    kept, vectors = np.linalg.eigh(_covariance(posterior) / np.outer(spread, spread))
+    return [(vectors[:, i], float(kept[i])) for i in np.flatnonzero(kept > _UNCHANGED)]
+
+
+def _taking_part(free: Sequence[tuple[np.ndarray, float]], model: ScoreModel) -> list[str]:
+    return [n for i, n in enumerate(model.names) if any(abs(direction[i]) > _TAKES_PART for direction, _ in free)]
+
+
+def _notes(free: Sequence[tuple[np.ndarray, float]], model: ScoreModel) -> tuple[str, ...]:
+    """Say which combinations are as uncertain as they were before."""
+    if not free:
+        return ()
+    spread = (model.high - model.low) / np.sqrt(12)
+    if len(free) == model.num_parameters:
+        return (f"{NOT_CONSTRAINED}: the posterior is the training range, in all parameters",)
+    texts = [written_direction(direction * spread, spread, model.names) for direction, _ in free]
+    return (
+        f"{NOT_CONSTRAINED}: along {'; '.join(texts)} the posterior is the training range. A prior on one of these "
+        "parameters, or other data, would help",
+    )
+
+
+def _edges(samples: np.ndarray, model: ScoreModel) -> list[tuple[str, str]]:
+    """Return parameter and side of every edge of the training region that holds more than 2 % of the draws."""
+    strip = 0.01 * (model.high - model.low)
+    near = {"lower": samples < model.low + strip, "upper": samples > model.high - strip}
+    return [(name, side) for i, name in enumerate(model.names) for side in near if near[side][:, i].mean() > 0.02]
