@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._support.versions import versions
+from ..inference.constraints import prior_precision
 from ..score.constraints import BADLY_LEARNED
 from .configuration import Configuration
 from .page import Page
@@ -35,7 +38,7 @@ def write_report(
         page.list([f"Not done, or out of date: {stage}. Run: fisherscore {stage} {file}" for stage in missing])
     _accuracy(page, results)
     _parameters(page, configuration, results)
-    _forecast(page, results, path.parent)
+    _forecast(page, configuration, results, path.parent)
     _posterior(page, configuration, results, path.parent)
     _checks(page, results, path.parent)
     _provenance(page, configuration, results)
@@ -66,9 +69,9 @@ def _findings(fit: dict[str, Any], posterior: dict[str, Any]) -> tuple[list[str]
     """
     known, error = fit.get("constraints"), fit.get("estimated_error")
     if known is None:
-        bad = error is not None and error > LARGEST_ERROR
-        text = f"Badly learned: the fit puts its own score error at {error:.2g}. Give it more simulations."
-        return [text] if bad else [], []
+        if error is None or error <= LARGEST_ERROR:
+            return [], []
+        return [f"Badly learned: the fit puts its own score error at {error:.2g}. Give it more simulations."], []
     texts = [f"{finding[0].upper()}{finding[1:]}." for finding in known["findings"]]
     learned = [t for t in texts if t.lower().startswith(BADLY_LEARNED)]
     if posterior:
@@ -99,8 +102,8 @@ def _accuracy(page: Page, results: dict[str, Any]) -> None:
     if known is not None:
         page.section(
             "What was learned",
-            "Combinations of parameters, from the best constrained to the least: the share of the data in what is known "
-            "of each, beside the training range, and how far the fit's own error moves a posterior along it.",
+            "Combinations of parameters, from the best constrained to the least: the share of the data in what is "
+            "known of each, beside the training range, and how far the fit's own error moves a posterior along it.",
         )
         rows = [
             (text, how, f"{share:.0%}", f"{off:.2g} σ", outcome) for text, how, share, off, outcome in known["rows"]
@@ -162,7 +165,7 @@ def _posterior(page: Page, configuration: Configuration, results: dict[str, Any]
         page.figure(folder / "score_field.png", _FIELD)
 
 
-def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
+def _forecast(page: Page, configuration: Configuration, results: dict[str, Any], folder: Path) -> None:
     """Add the table of errors to expect, and the ellipse."""
     if "forecast" not in results:
         return
@@ -175,10 +178,15 @@ def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
     )
     if result.get("free"):
         page.paragraph(
-            f"The data do not constrain {result['free']} here. The errors are those under the prior, or the training "
-            "range where there is none; without it there are none."
+            f"The data do not constrain {result['free']} here. The errors are those within the training range; without "
+            "it there are none."
         )
     errors = [result[k] or [None] * len(result["names"]) for k in ("sigma_error", "sigma_bound_error")]
+    with_prior = np.sqrt(
+        np.diagonal(
+            np.linalg.inv(np.asarray(result["fisher"]) + prior_precision(configuration.proposal, configuration.prior))
+        )
+    )
     page.table(
         ("parameter", "at", "σ plug-in", "σ conservative", "σ with the prior", "σ if all else were known"),
         [
@@ -187,7 +195,7 @@ def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
                 f"{result['at'][name]:.5g}",
                 _plus_minus(result["sigma"][i], errors[0][i]),
                 _plus_minus(result["sigma_bound"][i], errors[1][i]),
-                f"{result.get('sigma_with_prior', result['sigma'])[i]:.3g}",
+                f"{with_prior[i]:.3g}",
                 f"{result['conditional_sigma'][i]:.3g}",
             )
             for i, name in enumerate(result["names"])

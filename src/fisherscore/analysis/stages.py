@@ -20,13 +20,13 @@ from .._support.text import duration
 from .._support.whole_file import whole_file
 from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError
 from ..fitting.fit import fit
-from ..inference.constraints import prior_precision
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.fisher_matrix import FisherMatrix
 from ..inference.forecasting import forecast
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample
+from ..score.constraints import precision_of_region
 from ..score.fitted import FittedScore
 from .campaigns import AnalysisCampaign, refuse_failures, run_campaigns
 from .configuration import Configuration
@@ -170,16 +170,14 @@ class Forecast(ResultStage):
         """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
         c = workspace.configuration
         theta0 = c.forecast_theta0 or workspace.observation_key()
-        prior = c.document.tree.get("prior")
-        return digest(FIT.key(workspace), theta0, c.num_forecast, c.seed, *([prior] if prior else []))
+        return digest(FIT.key(workspace), theta0, c.num_forecast, c.seed)
 
     def work(self, workspace: Workspace) -> dict[str, Any]:
         """Forecast from fresh simulations, and draw the ellipses."""
         c = workspace.configuration
         theta0, chosen = self._point(workspace)
-        model = workspace.model()
         result = forecast(
-            model,
+            workspace.model(),
             theta0,
             c.simulator,
             num_simulations=c.num_forecast,
@@ -187,17 +185,15 @@ class Forecast(ResultStage):
             **c.engine,
         )
         result.save(workspace.out / "forecast")
-        # What the data do not constrain is a finding: with the prior, or the training range, there are errors anyway.
-        free = result.degenerate_direction()
-        known = result.add(FisherMatrix(result.names, prior_precision(model, c.prior)))
-        if c.proposal.num_parameters > 1:
-            plot.save_figure(plot.fisher_ellipses(known if free else result), workspace.out / "forecast.png")
+        free, fishers = result.degenerate_direction(), (result.fisher, result.fisher_bound)
         if free:
-            workspace.say(f"not constrained by the data at this point: {free}; errors are given under the prior")
-            result = known
+            # A finding, and no end of the analysis: within the training range there are errors anyway.
+            workspace.say(f"not constrained by the data at this point: {free}; errors are those in the training range")
+            result = result.add(FisherMatrix(result.names, precision_of_region(c.proposal.low, c.proposal.high)))
+        if c.proposal.num_parameters > 1:
+            plot.save_figure(plot.fisher_ellipses(result), workspace.out / "forecast.png")
         return {
             "free": free,
-            "sigma_with_prior": known.sigma.tolist(),
             "at": dict(zip(result.names, result.theta0.tolist(), strict=True)),
             "chosen": chosen,
             "names": list(result.names),
@@ -206,8 +202,8 @@ class Forecast(ResultStage):
             "sigma_bound": result.sigma_bound.tolist(),
             "sigma_bound_error": None if result.bound.sigma_error is None else result.bound.sigma_error.tolist(),
             "conditional_sigma": result.conditional_sigma.tolist(),
-            "fisher": result.fisher.tolist(),
-            "fisher_bound": result.fisher_bound.tolist(),
+            "fisher": fishers[0].tolist(),
+            "fisher_bound": fishers[1].tolist(),
             "num_simulations": result.num_simulations,
             "table": str(result),
         }

@@ -57,6 +57,7 @@ def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, 
     forms = _weighed_forms(rows, _screened(rows, closed_forms, rng), rng)
     error = regime_of(len(rows)).error(forms, rows, rng)
     members, weights = dict(forms.members), dict(forms.weights)
+    amplitude = sum(weights.values())
     details: dict[str, Any] = {}
     if trainer is not None and (len(rows) >= _MIN_ROWS_FOR_NETWORK or not members):
         key = jax.random.key(int(rng.integers(2**31)))
@@ -64,20 +65,34 @@ def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, 
         if joined is not None:
             weights = {n: joined.keep * w for n, w in weights.items()} | joined.weights
             members |= joined.networks
+            amplitude = joined.keep * amplitude + joined.weight
             error = error.scaled(joined.keep**2).plus(joined.error)
     if not members:
         raise TrainingError(nothing_learned(rows))
     stack = _stack(members, weights, rows)
     scores = first_points(rows).scores(stack)
+    information, shrinkage = _unshrunk(scores.T @ scores / len(scores), amplitude)
+    known = forms.members or error.covariance.any()
     return StackFit(
         stack=stack,
         weights=weights,
         # A score of zero has error one: a larger estimate says no more than that nothing was learned.
         estimated_error=min(error.total, 1.0),
-        error_covariance=error.covariance if forms.members or error.covariance.any() else None,
-        information=scores.T @ scores / len(scores),
+        error_covariance=error.covariance + shrinkage if known else None,
+        information=information,
         details=details,
     )
+
+
+def _unshrunk(second_moment: np.ndarray, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the information that a score held before it was shrunk, and the error that shrinking it made.
+
+    With S the information and N the noise of a score, held-out simulations give it the weight w = S / (S + N). What is
+    left of it has the second moment w² (S + N) = w S, and misses (1 − w) of the true score.
+    """
+    weight = min(max(amplitude, 1e-3), 1.0)
+    information = second_moment / weight
+    return information, (1 - weight) ** 2 * information
 
 
 def _screened(rows: Rows, closed_forms: Sequence[str], rng: np.random.Generator) -> list[str]:

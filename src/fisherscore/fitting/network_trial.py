@@ -43,11 +43,15 @@ class Judgement:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Networks that join, with their weights, the factor of the closed forms' weights, and the error they add."""
+    """Networks that join, with their weights, the factor of the closed forms' weights, and the error they add.
+
+    ``weight`` is that of the networks' mean, whatever their own scales.
+    """
 
     networks: dict[str, Potential]
     weights: dict[str, float]
     keep: float
+    weight: float
     error: ErrorEstimate
 
 
@@ -147,6 +151,7 @@ class NetworkTrial:
             networks={n: t.potential for n, t in zip(names, ensemble.trained, strict=True)},
             weights={n: weight * t.scale / len(names) for n, t in zip(names, ensemble.trained, strict=True)},
             keep=keep,
+            weight=weight,
             error=network_error([t.scores for t in ensemble.terms], whole).scaled(weight**2),
         )
 

@@ -7,6 +7,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..score.constraints import Constraints, precision_of_region
 from ..score.model import ScoreModel
+from ..simulation.proposal import Proposal
 from .priors.given import Parameters
 from .priors.information import information
 
@@ -43,12 +44,12 @@ def constraints(model: ScoreModel, *, prior: Any = None) -> Constraints:
     return known.under(model.names, prior_precision(model, prior), "the prior")
 
 
-def prior_precision(model: ScoreModel, prior: Any = None) -> np.ndarray:
+def prior_precision(model: ScoreModel | Proposal, prior: Any = None) -> np.ndarray:
     """Return the precision (p, p) of a prior; parameters it does not name are uniform over the training range."""
     precision = precision_of_region(model.low, model.high)
     if prior is None:
         return precision
-    named, matrix = information(prior, Parameters.of(model))
+    named, matrix = information(prior, Parameters(model.names, model.low, model.high))
     places = np.array([model.names.index(name) for name in named], int)
     precision[places, :] = precision[:, places] = 0.0
     precision[np.ix_(places, places)] = matrix

@@ -7,11 +7,11 @@ On fresh simulations (θ, z, x), with t the latent score and J = ∂ŝ/∂θ,
     residual       E[ŝ (t − ŝ)ᵀ] = 0            fails when ŝ has fitted noise
     symmetry       J = Jᵀ                       fails when ŝ is no gradient
 
-each with a standard error, in units where E[ŝ ŝᵀ] and the precision of the training range add up to the unit matrix. The
-residual needs a latent. Where that is additive noise, the pairs tested are (z, x), exact draws of the user's model, and t
-is compared with ŝ smoothed by the noise. A check fails when it is off by more than its tolerance and by more than chance
-allows; it is unclear when chance could hide a deviation of that size. Posteriors of simulated data are checked by their
-ranks and their expected coverage (``calibration.py``).
+each with a standard error, in units where E[ŝ ŝᵀ] and the precision of the training range add up to the unit matrix.
+The residual needs a latent. Where that is additive noise, the pairs tested are (z, x), exact draws of the user's model,
+and t is compared with ŝ smoothed by the noise. A check fails when it is off by more than its tolerance and by more than
+chance allows; it is unclear when chance could hide a deviation of that size. Posteriors of simulated data are checked
+by their ranks and their expected coverage (``calibration.py``).
 """
 
 from typing import Any

@@ -45,6 +45,8 @@ _LONGEST_STEP = 0.2
 
 # A fit that the model's own error may move by more than its σ: a code beside the places in _REASONS.
 _UNTRUSTED = 5
+# So is every fit of a model whose error, a mean square in units of a posterior's variance, is larger than this.
+_WORTHLESS = 0.5
 
 _REASONS = (
     "converged",
@@ -169,7 +171,9 @@ def maximum_likelihood(
     moved = _moved_by_the_model(whole, covariance)
     if moved is not None:
         sigma = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
-        reason = np.where((reason == 0) & (moved > sigma).any(axis=1), _UNTRUSTED, reason)
+        known = whole.constraints
+        worthless = known is not None and known.error > _WORTHLESS
+        reason = np.where((reason == 0) & (worthless | (moved > sigma).any(axis=1)), _UNTRUSTED, reason)
         messages = np.where(reason == _UNTRUSTED, _untrusted(whole), messages)
     covariance = np.where((reason == 0)[:, None, None], covariance, np.nan)
     one = not batch
