@@ -57,9 +57,11 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .inference.worth_of_prior import prior_information as prior_information
     from .score.combined import CombinedScore as CombinedScore
     from .score.combined import combine as combine
+    from .score.constraints import Combination as Combination
+    from .score.constraints import Constraints as Constraints
     from .score.fitted import FittedScore as FittedScore
     from .score.fitted import load as load
-    from .score.model import FunctionScore as FunctionScore
+    from .score.function import FunctionScore as FunctionScore
     from .score.model import ScoreModel as ScoreModel
     from .simulation.campaign import open_campaign as open_campaign
     from .simulation.campaign import simulate as simulate
@@ -123,7 +125,9 @@ _HOMES = {
     "fitting.fit": ("fit",),
     "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe"),
     "inference.sampling": ("sample", "sample_many"),
-    "score.model": ("FunctionScore", "ScoreModel"),
+    "score.constraints": ("Combination", "Constraints"),
+    "score.function": ("FunctionScore",),
+    "score.model": ("ScoreModel",),
     "simulation.simulations": ("Origin", "Simulations", "from_table"),
     "simulation.simulator": ("Simulator", "from_command", "from_python"),
     "simulation.status": ("CampaignStatus", "campaign_status"),

@@ -161,20 +161,10 @@ def maximum_likelihood(
     rows, given = jax.tree.map(lambda a: _filled(a, size), (rows, given))
     starts = _spread_starts(inner, rows, size) if given is None else given
     u, covariance, reason, steps, edges = (np.asarray(a)[:num] for a in _solve(inner, starts, rows, limit))
-    messages = np.array(
-        [
-            _REASONS[r].format(edges=", ".join(n for n, at in zip(whole.names, e, strict=True) if at))
-            for r, e in zip(reason, edges, strict=True)
-        ]
-    )
     covariance = scales.covariances(covariance)
     moved = _moved_by_the_model(whole, covariance)
-    if moved is not None:
-        sigma = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
-        known = whole.constraints
-        worthless = known is not None and known.error > _WORTHLESS
-        reason = np.where((reason == 0) & (worthless | (moved > sigma).any(axis=1)), _UNTRUSTED, reason)
-        messages = np.where(reason == _UNTRUSTED, _untrusted(whole), messages)
+    reason = _with_untrusted(whole, reason, covariance, moved)
+    messages = np.array([_message(whole, r, e) for r, e in zip(reason, edges, strict=True)])
     covariance = np.where((reason == 0)[:, None, None], covariance, np.nan)
     one = not batch
     converged = (reason == 0).reshape(batch)
@@ -202,8 +192,22 @@ def _moved_by_the_model(model: ScoreModel, covariance: np.ndarray) -> np.ndarray
     return np.sqrt(np.maximum(np.diagonal(width @ known.covariance @ width, axis1=-2, axis2=-1), 0.0))
 
 
-def _untrusted(model: ScoreModel) -> str:
-    """Say why a best fit is not trusted, and what would help."""
+def _with_untrusted(
+    model: ScoreModel, reason: np.ndarray, covariance: np.ndarray, moved: np.ndarray | None
+) -> np.ndarray:
+    """Mark fits that the model's own error may move by more than their error bars."""
+    known = model.constraints
+    if moved is None or known is None:
+        return reason
+    sigma = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
+    untrusted = (moved > sigma).any(axis=1) | (known.error > _WORTHLESS)
+    return np.where((reason == 0) & untrusted, _UNTRUSTED, reason)
+
+
+def _message(model: ScoreModel, reason: int, edges: np.ndarray) -> str:
+    """Say what became of a fit, and where the model is to blame, what would help."""
+    if reason != _UNTRUSTED:
+        return _REASONS[reason].format(edges=", ".join(n for n, at in zip(model.names, edges, strict=True) if at))
     known = model.constraints
     why = f"; the score was {known.findings[0]}" if known is not None and known.badly_learned else ""
     return f"not trusted, and no σ is given: the model's own error may move it by more than its error bar{why}"

@@ -12,7 +12,7 @@ from .._support.arguments import as_theta
 from .._support.precision import in_single_precision
 from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
-from ..score.model import FunctionScore
+from ..score.function import FunctionScore
 from ..simulation.jax_simulator import from_jax
 from ..simulation.latent import Latent
 from ..simulation.proposal import Proposal
