@@ -202,9 +202,8 @@ def main() -> None:
         if options.before:
             rows["before"] = measured_elsewhere(options.before)
         print(json.dumps(rows, indent=2))
-        write_json(
-            {"benchmark": "campaign_resume", **rows, "versions": versions()}, options.out / "campaign_resume.json"
-        )
+        if options.out:
+            write_json({"benchmark": "campaign_resume", **rows, "versions": versions()}, out / "campaign_resume.json")
         return
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)

@@ -46,12 +46,16 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .inference.forecasting import forecast_grid as forecast_grid
     from .inference.posterior import Posterior as Posterior
     from .inference.posteriors import Posteriors as Posteriors
+    from .inference.predictive import PredictiveCheck as PredictiveCheck
+    from .inference.predictive import predictive_check as predictive_check
     from .inference.priors.density import DensityPrior as DensityPrior
     from .inference.priors.density import prior_from_density as prior_from_density
     from .inference.priors.given import RestrictedPrior as RestrictedPrior
     from .inference.priors.given import restricted_prior as restricted_prior
     from .inference.priors.samples import SamplePrior as SamplePrior
     from .inference.priors.samples import prior_from_samples as prior_from_samples
+    from .inference.profile import Profile as Profile
+    from .inference.profile import profile_likelihood as profile_likelihood
     from .inference.sampling import sample as sample
     from .inference.sampling import sample_many as sample_many
     from .inference.worth_of_prior import prior_information as prior_information
@@ -115,6 +119,8 @@ _HOMES = {
     "simulation.latent": ("AdditiveLatent", "CustomLatent", "GaussianLatent", "Latent"),
     "score.fitted": ("FittedScore", "load"),
     "inference.posterior": ("Posterior",),
+    "inference.predictive": ("PredictiveCheck", "predictive_check"),
+    "inference.profile": ("Profile", "profile_likelihood"),
     "inference.worth_of_prior": ("prior_information",),
     "inference.priors.density": ("DensityPrior", "prior_from_density"),
     "inference.priors.given": ("RestrictedPrior", "restricted_prior"),

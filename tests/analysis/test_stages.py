@@ -205,7 +205,7 @@ def test_stages_need_those_before_them(tmp_path, call_cli):
 def test_a_wrong_shape_is_found_by_a_trial_and_no_campaign_begins(tmp_path, call_cli):
     path = prepare(tmp_path, file=FILE.replace('mock = { "<b>a</b>" = 0.5, b = 2.5 }', "values = [1, 2, 3]"))
     result = call_cli("run", path)
-    assert result.exit_code == 1 and "line 13" in result.output and "(2,)" in result.output
+    assert result.exit_code == 1 and "line 14" in result.output and "(2,)" in result.output
     assert not (tmp_path / "runs").exists()
     path = prepare(tmp_path, file=FILE.replace("[parameters]", "shape = 3\n[parameters]"))
     assert "what the simulator returns, [2], got [3]" in call_cli("run", path).output

@@ -1,5 +1,7 @@
 """Every check passes on a good model and fails on one broken in just that way."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -153,3 +155,51 @@ def test_a_direction_that_the_data_do_not_constrain_is_no_obstacle():
 
     assert fs.diagnose(model(1.0), sims, num_posteriors=0).passed
     assert fs.diagnose(model(1.3), sims, num_posteriors=0)["information"].verdict == "FAIL"
+
+
+def a_posterior(theta, sigma):
+    chains = np.random.default_rng(0).normal(theta, sigma, (1, 2000, 2))
+    return replace(MADE_UP, chains=chains)
+
+
+MADE_UP = fs.Posterior(
+    names=("theta1", "theta2"),
+    units=("", ""),
+    chains=np.zeros((1, 2, 2)),
+    log_density=np.zeros((1, 2000)),
+    method="NUTS",
+    correction="none",
+    r_hat=np.ones(2),
+    effective_samples=np.full(2, 2000.0),
+    num_divergent=0,
+    fraction_outside=0.0,
+    rarity=None,
+    seconds={},
+    support=((-3.0, 3.0), (-3.0, 3.0)),
+)
+
+
+def test_a_model_that_is_wrong_in_one_corner_is_found_there_and_nowhere_else():
+    """The checks near a posterior are about that part of the region alone."""
+    corner = broken(lambda s, t, x: s * jnp.where((t > 1.0).all(), 1.4, 1.0))
+    there, elsewhere = a_posterior([2.0, 2.0], 0.25), a_posterior([-1.5, -1.5], 0.35)
+    assert fs.diagnose(corner, SIMS, near=there, num_posteriors=0)["information"].verdict == "FAIL"
+    assert fs.diagnose(corner, SIMS, near=elsewhere, num_posteriors=0).passed
+    assert fs.diagnose(EXACT, SIMS, near=there, num_posteriors=0).passed
+
+
+def test_posteriors_near_a_posterior_are_calibrated_under_the_prior_cut_to_there():
+    near = a_posterior([2.0, 2.0], 0.25)
+    assert near.neighbourhood(5.0).high.max() == 3.0  # the box ends where the region does
+    assert fs.diagnose(EXACT, SIMS, near=near, num_posteriors=150)["calibration"].verdict == "pass"
+    narrow = broken(lambda s, t, x: s * jnp.where((t > 1.0).all(), 3.0, 1.0))
+    assert fs.diagnose(narrow, SIMS, near=near, num_posteriors=150)["calibration"].verdict == "FAIL"
+
+
+def test_too_few_near_a_posterior():
+    with pytest.raises(fs.ArgumentError, match=r"near: 0 of 10000 .*posterior\.neighbourhood\(\)"):
+        fs.diagnose(EXACT, SIMS, near=a_posterior([0.0, 0.0], 1e-4), num_posteriors=0)
+    with pytest.raises(fs.ArgumentError, match="near: expected a posterior of theta1, theta2"):
+        fs.diagnose(EXACT, SIMS, near=EXACT, num_posteriors=0)
+    with pytest.raises(fs.ArgumentError, match="num_sigma: expected a number above 0"):
+        MADE_UP.neighbourhood(0.0)

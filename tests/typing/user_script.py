@@ -91,6 +91,9 @@ triangle: fs.RestrictedPrior = fs.restricted_prior({("a",): chain_prior, "b": an
 print(fs.sample(model, sims.x[0], prior=triangle).mean, chain_prior.discrepancy)
 worth: fs.FisherMatrix = fs.prior_information(model, triangle)
 print(forecast.add(triangle).sigma, worth.matrix)
+predicted: fs.PredictiveCheck = fs.predictive_check(posterior, simulator, sims.x[0], workers=2)
+profile: fs.Profile = fs.profile_likelihood(model, sims.x[0], "a")
+print(predicted.p_value, predicted.passed, profile.interval(0.95), posterior.neighbourhood().low)
 many: fs.Posteriors = fs.sample_many(model, sims.x[:10], num_chains=2)
 some: fs.Posteriors = many[2:4]
 fifth: fs.Posterior = many[4]

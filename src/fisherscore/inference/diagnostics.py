@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from scipy.special import ndtri
 
 from .._support.arguments import as_count, as_seed
@@ -29,11 +30,13 @@ from ..score.constraints import precision_of_region
 from ..score.model import ScoreModel
 from ..score.scales import inner_model
 from ..simulation.latent import AdditiveLatent
+from ..simulation.proposal import Proposal
 from ..simulation.simulations import Simulations
 from .calibration import calibration_checks, coverage_of, ranks_of
 from .diagnosis_result import FAIL, LEVEL, PASS, UNCLEAR, Check, Diagnosis
 from .nuts import sample_lanes
-from .posterior import SMALLEST_RARITY
+from .posterior import SMALLEST_RARITY, Posterior
+from .priors.given import restricted_prior
 from .scaling import ScaledProblem
 from .target import Lanes, Target
 
@@ -41,6 +44,7 @@ from .target import Lanes, Target
 _NUM_DRAWS = 100
 _THINNING = 4
 _NUM_WARMUP = 300
+_MIN_SIMULATIONS = 100
 # Largest deviation of an identity that is accepted, and largest curl of a score relative to its slope.
 _TOLERANCE = 0.1
 _MAX_CURL = 0.2
@@ -51,6 +55,7 @@ def diagnose(
     test_sims: Simulations,
     *,
     x_obs: Any = None,
+    near: Posterior | None = None,
     num_posteriors: int = 200,
     seed: int = 0,
     progress: bool | None = None,
@@ -61,6 +66,8 @@ def diagnose(
         model: A score model.
         test_sims: Simulations with another seed than those of the fit, at least 100.
         x_obs: An observation; with it, also say whether it is unlike anything simulated.
+        near: A posterior: only simulations whose parameters lie in its neighbourhood (:meth:`Posterior.neighbourhood`)
+            are used, so that all checks are about the part of the region that matters for this observation.
         num_posteriors: Number of simulated observations whose posteriors are checked for calibration and coverage; 0
             leaves that out.
         seed: Seed of the draws from these posteriors.
@@ -83,19 +90,45 @@ def diagnose(
             f"{test_sims.proposal.names} and {test_sims.x_shape}."
         )
     _refuse_training_data(model, test_sims)
-    sims = test_sims.ok()
-    if len(sims) < 100:
+    sims = test_sims.ok() if near is None else _nearby(test_sims.ok(), near)
+    if len(sims) < _MIN_SIMULATIONS:
         raise ArgumentError(f"test_sims: expected at least 100 simulations that succeeded, got {len(sims)}.")
     checks = _identities(model, sims)
     ranks = coverage = None
     if as_count(num_posteriors, "num_posteriors", minimum=0) == 1:
         raise ArgumentError("num_posteriors: expected 0 or at least 2, got 1: one posterior says nothing.")
     if num_posteriors:
-        ranks, coverage = _calibrate(model, sims, min(num_posteriors, len(sims)), as_seed(seed), progress)
+        box = None if near is None else _neighbourhood(sims, near)
+        prior = sims.proposal if box is None else _prior_near(sims.proposal, box)
+        problem = ScaledProblem.of(model, sims.x[: min(num_posteriors, len(sims))], prior)
+        ranks, coverage = _calibrate(problem, sims.drawn_at, box, as_seed(seed), progress)
         checks += calibration_checks(ranks, coverage)
     if x_obs is not None:
         checks.append(_familiarity_check(model, x_obs))
     return Diagnosis(tuple(checks), model.names, len(sims), ranks, coverage)
+
+
+def _nearby(sims: Simulations, near: Posterior) -> Simulations:
+    """Return the simulations in the neighbourhood of a posterior, or say how to make some."""
+    box = _neighbourhood(sims, near)
+    inside = sims.take(np.flatnonzero(box.inside(sims.drawn_at)))
+    if len(inside) < _MIN_SIMULATIONS:
+        raise ArgumentError(
+            f"near: {len(inside)} of {len(sims)} test simulations lie in the neighbourhood of the posterior, and at "
+            f"least {_MIN_SIMULATIONS} are needed. Make some there: fs.simulate(simulator, posterior.neighbourhood(), "
+            "1_000, seed=...), and diagnose with these."
+        )
+    return inside
+
+
+def _neighbourhood(sims: Simulations, near: Posterior) -> Proposal:
+    """Return the neighbourhood of a posterior within the region of simulations."""
+    names = sims.proposal.names
+    if not isinstance(near, Posterior) or near.names[: len(names)] != names:
+        raise ArgumentError(
+            f"near: expected a posterior of {', '.join(sims.proposal.names)}, got {near!r}. Sample one with the model."
+        )
+    return near.neighbourhood(within=sims.proposal)
 
 
 def _refuse_training_data(model: ScoreModel, sims: Simulations) -> None:
@@ -228,17 +261,24 @@ def _symmetry(slope: np.ndarray) -> Check:
     )
 
 
+def _prior_near(proposal: Proposal, box: Proposal) -> Any:
+    """Cut the law that test parameters were drawn from down to a box."""
+    if all(isinstance(law, dist.Uniform) for law in proposal.distributions):
+        return box
+    unit = np.eye(proposal.num_parameters)
+    return restricted_prior(proposal, (np.concatenate([unit, -unit]), np.concatenate([box.high, -box.low])))
+
+
 def _calibrate(
-    model: ScoreModel, sims: Simulations, num: int, seed: int, progress: bool | None
+    problem: ScaledProblem, truth: np.ndarray, box: Proposal | None, seed: int, progress: bool | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sample the posterior of ``num`` simulated observations under the proposal they were drawn from."""
-    scaled = ScaledProblem.of(model, sims.x[:num], sims.proposal)
-    lanes = Lanes.of(Target.of(scaled.model, scaled.law), scaled.x)
+    """Sample the posteriors of simulated observations; return ranks and coverages of the truth."""
+    lanes, scales = Lanes.of(Target.of(problem.model, problem.law), problem.x), problem.scales
     chains = sample_lanes(lanes, seed, num_warmup=_NUM_WARMUP, num_samples=_THINNING * _NUM_DRAWS, progress=progress)
-    draws = chains.theta[::_THINNING].swapaxes(0, 1)
-    truth = scaled.scales.inner(sims.drawn_at[:num])
-    region = scaled.model.low, scaled.model.high
-    return ranks_of(truth, draws, seed), coverage_of(truth, draws, region, seed)
+    draws, known = chains.theta[::_THINNING].swapaxes(0, 1), scales.inner(truth[: lanes.num_lanes])
+    inner = problem.model.low, problem.model.high
+    region = inner if box is None else (scales.inner(box.low), scales.inner(box.high))
+    return ranks_of(known, draws, seed), coverage_of(known, draws, region, seed)
 
 
 def _familiarity_check(model: ScoreModel, x_obs: Any) -> Check:

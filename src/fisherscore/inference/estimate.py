@@ -159,8 +159,8 @@ def maximum_likelihood(
     given = None if theta0 is None else np.asarray(scales.inner(_given_starts(whole, theta0, batch)), np.float32)
     size = num if num > _MOST_ROWS_FILLED else 1 << (num - 1).bit_length()
     rows, given = jax.tree.map(lambda a: _filled(a, size), (rows, given))
-    starts = _spread_starts(inner, rows, size) if given is None else given
-    u, covariance, reason, steps, edges = (np.asarray(a)[:num] for a in _solve(inner, starts, rows, limit))
+    starts = spread_starts(inner, rows, size) if given is None else given
+    u, covariance, reason, steps, edges = (np.asarray(a)[:num] for a in solve_from(inner, starts, rows, limit))
     covariance = scales.covariances(covariance)
     moved = _moved_by_the_model(whole, covariance)
     reason = _with_untrusted(whole, reason, covariance, moved)
@@ -232,7 +232,7 @@ def _given_starts(model: ScoreModel, theta0: Any, batch: tuple[int, ...]) -> Any
     return starts.reshape(-1, len(model.names))
 
 
-def _spread_starts(model: ScoreModel, rows: Any, num: int) -> Any:
+def spread_starts(model: ScoreModel, rows: Any, num: int) -> Any:
     """Choose where to begin: the likeliest of a spread of points, or the centre for a model without a density."""
     centre = (model.low + model.high) / 2
     if not model.has_density:
@@ -263,7 +263,8 @@ def _likeliest(model: ScoreModel, points: Any, rows: Any) -> Any:
 
 
 @quickly_compiled
-def _solve(model: ScoreModel, starts: Any, rows: Any, max_steps: Any) -> Any:
+def solve_from(model: ScoreModel, starts: Any, rows: Any, max_steps: Any) -> Any:
+    """Solve for each row of data: best fits, covariances, reasons for ending, steps, and edges they are held at."""
     at_once = max(1, model.rows_at_once // (len(_NODES) + len(model.names)))
     return rows_mapped(lambda start, x: _solve_one(model, start, x, max_steps), (starts, rows), at_once)
 

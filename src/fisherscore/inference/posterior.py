@@ -9,6 +9,7 @@ import io
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from .._support.folder import FolderKind
 from .._support.result_folder import ArrayReader, ResultFolder
 from .._support.text import columns, html_table
 from ..errors import ArgumentError, MissingExtraError
+from ..simulation.proposal import Proposal, uniform
 from .convergence import convergence
 
 # Beyond these a posterior is flagged.
@@ -186,6 +188,39 @@ class Posterior:
                 f"{argument}: expected one number per draw, shape ({len(self.samples)},), got {values.shape}."
             )
         return values.reshape(self.chains.shape[:2])
+
+    def neighbourhood(self, num_sigma: float = 4.0, *, within: Proposal | None = None) -> Proposal:
+        """Give a box around the posterior as a proposal, to simulate in and to check a model there.
+
+        Draws from it and the posteriors of their data are calibrated like any others, but all about where this
+        posterior is: ``fs.diagnose(model, fs.simulate(simulator, posterior.neighbourhood(), 1_000))``.
+
+        Args:
+            num_sigma: How far the box reaches from the mean, in standard deviations.
+            within: A proposal in whose region the box must lie, such as that of the training simulations, and whose
+                parameters it is for; by default that of the prior's support, and all parameters.
+
+        Returns:
+            A uniform proposal.
+
+        >>> import fisherscore as fs
+        >>> model = fs.problems.linear_gaussian().exact_model()
+        >>> posterior = fs.sample(model, [0.5, -0.5], num_samples=200, num_warmup=200)
+        >>> posterior.neighbourhood(0.1).names
+        ('theta1', 'theta2')
+        """
+        if isinstance(num_sigma, bool) or not isinstance(num_sigma, Real) or not 0 < num_sigma < np.inf:
+            raise ArgumentError(f"num_sigma: expected a number above 0, got {num_sigma!r}.")
+        ranges = {}
+        for i, name in enumerate(self.names if within is None else within.names):
+            lower = self.support[i][0] if within is None else float(within.low[i])
+            upper = self.support[i][1] if within is None else float(within.high[i])
+            low, high = (self.mean[i] + sign * num_sigma * self.sigma[i] for sign in (-1, 1))
+            ranges[name] = (
+                float(low if lower is None else max(low, lower)),
+                float(high if upper is None else min(high, upper)),
+            )
+        return uniform(ranges, units=dict(zip(ranges, self.units, strict=False)))
 
     def plot(self, *, truth: Any = None) -> np.ndarray:
         """Draw the posterior as a GetDist triangle plot.

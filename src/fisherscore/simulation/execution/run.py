@@ -53,6 +53,7 @@ class Purpose(enum.IntEnum):
     MOCK = 2
     FORECAST = 3
     PREFLIGHT = 4
+    PREDICTIVE = 5
 
 
 @dataclass(frozen=True)
