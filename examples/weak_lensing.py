@@ -47,9 +47,9 @@ print(f"score error {error.mean:.3f}")
 
 # %% [markdown]
 # ```text
-# {'gaussian': 0.31, 'location_scale': 0.0, 'quasi_score': 0.67, 'mapped': 0.0}
-# estimated error 0.031
-# score error 0.012
+# {'gaussian': 0.48, 'location_scale': 0.0, 'quasi_score': 0.41, 'mapped': 0.05}
+# estimated error 0.045
+# score error 0.018
 # ```
 #
 # The score error is 0 for a perfect score and 1 for predicting zero; the estimate the fit makes of it is cautious here.
