@@ -35,7 +35,6 @@ MASKED = np.ma.masked_array([1.0, -999.0, 2.0], mask=[False, True, False], fill_
         ([True, False], "ok"),
         (3, "ok"),
     ],
-    ids=str,
 )
 def test_only_finite_real_numbers_are_data(value, status):
     """On 0.1.0 masked entries are data of -999, and spans of time that are none are data of -9.2e18."""
