@@ -98,8 +98,8 @@ many: fs.Posteriors = fs.sample_many(model, sims.x[:10], num_chains=2)
 some: fs.Posteriors = many[2:4]
 fifth: fs.Posterior = many[4]
 print(some.mean, fifth.sigma, many.problems, len(many))
-known: fs.Constraints = fs.constraints(model)
-free: tuple[fs.Combination, ...] = known.unconstrained
+constrained: fs.Constraints = fs.constraints(model)
+free: tuple[fs.Combination, ...] = constrained.unconstrained
 diagnosis: fs.Diagnosis = fs.diagnose(model, sims, x_obs=sims.x[0])
 first: fs.Check = diagnosis.checks[0]
 own: fs.Diagnosis = fs.check_calibration(sims.theta, np.zeros((2_000, 100, 2)))
