@@ -32,7 +32,7 @@ _TAIL = 1e-3
 _SAMPLE = 100
 # A range must hold so many numbers of double precision, and its width must be such that scores, which go as one over
 # the width, can be written in single precision.
-_MIN_DRAWS = 50
+_MIN_DRAWS = 20
 _MIN_NUMBERS, _MIN_WIDTH, _MAX_WIDTH = 100_000, 1e-30, 1e30
 
 

@@ -11,24 +11,44 @@ from scipy.special import ndtri
 
 # The part of the simulations whose residuals are taken, and the least number of them for each parameter.
 _NEAREST, _MIN_A_PARAMETER = 0.2, 10
+# Products of data are features as well if there are no more of them than this part of the number of simulations.
+_MOST_PRODUCTS = 0.5
 _STRENGTHS = np.geomspace(1e-4, 1e2, 13)
 
 
-def pilot_draws(theta: np.ndarray, x: np.ndarray, x_obs: np.ndarray) -> np.ndarray:
-    """Return draws (k, p) of where the posterior may be, from simulations theta (n, p) and x (n, d)."""
+def pilot_draws(theta: np.ndarray, x: np.ndarray, x_obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return draws (k, p) of where the posterior may be, from simulations theta (n, p) and x (n, d): moved and unmoved.
+
+    The simulations nearest to the observation, in what data predict of parameters and of their products; moved
+    ones lie where the regression puts them, which is closer where it is good; others where they are, in all modes.
+    """
     num, p = theta.shape
-    data, observed = _normal_scores(x, x_obs)
+    data, observed = _features(*_normal_scores(x, x_obs), num)
+    target = np.stack([_scores_of(column) for column in theta.T], axis=1)
+    places = np.triu_indices(p)
+    wanted = np.concatenate([target, target[:, places[0]] * target[:, places[1]]], axis=1)
+    predicted, at_observed = _ridge(data, wanted, observed)
+    residuals = wanted - predicted
+    distance = np.sum(((predicted - at_observed) / (residuals.std(axis=0) + 1e-9)) ** 2, axis=1)
+    nearest = np.argsort(distance)[: min(num, max(int(_NEAREST * num), _MIN_A_PARAMETER * p))]
+    scores = at_observed[:p] + residuals[nearest, :p]
+    ordered = np.sort(target, axis=0)
+    moved = np.stack([np.interp(scores[:, k], ordered[:, k], np.sort(theta[:, k])) for k in range(p)], axis=1)
+    return moved, theta[nearest]
+
+
+def _features(data: np.ndarray, observed: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out data that never change, and add products of data where these are few."""
     kept = data.std(axis=0) > 0
     data, observed = data[:, kept], observed[kept]
-    target = np.stack([_scores_of(column) for column in theta.T], axis=1)
-    predicted, at_observed = _ridge(data, target, observed)
-    residuals = target - predicted
-    spread = residuals.std(axis=0) + 1e-9
-    distance = np.sum(((predicted - at_observed) / spread) ** 2, axis=1)
-    nearest = np.argsort(distance)[: min(num, max(int(_NEAREST * num), _MIN_A_PARAMETER * p, 50))]
-    scores = at_observed + residuals[nearest]
-    ordered = np.sort(target, axis=0)
-    return np.stack([np.interp(scores[:, k], ordered[:, k], np.sort(theta[:, k])) for k in range(p)], axis=1)
+    places = np.triu_indices(data.shape[1])
+    if len(places[0]) > _MOST_PRODUCTS * num:
+        return data, observed
+    products = data[:, places[0]] * data[:, places[1]]
+    return (
+        np.concatenate([data, products], axis=1),
+        np.concatenate([observed, observed[places[0]] * observed[places[1]]]),
+    )
 
 
 def _scores_of(values: np.ndarray) -> np.ndarray:

@@ -20,13 +20,13 @@ from .pilot import pilot_draws
 # Every round is this much larger than the one before, and the first no smaller than so many, or so many a parameter.
 _GROWTH, _LEAST, _LEAST_A_PARAMETER, _MOST_ROUNDS = 1.4, 100, 20, 5
 # A fit with a larger error of its own does not choose a region; one of closed forms alone is tried again with networks.
-_TRUSTED, _GOOD_ENOUGH = 0.5, 0.3
+_TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
 # The next region has settled where, for each parameter, it is not smaller than this part of the one before.
 _SETTLED = 0.75
 # Posteriors that are off by less than this mean square, in their σ, would look the same after another round.
 _EXACT, _EXACT_ALONG = 0.0025, 0.01
 # What a pilot finds is made wider still.
-_WIDER_BY_PILOT = 2 / 3
+_WIDER_BY_PILOT = 1 / 3
 _NUM_DRAWS, _NUM_CHAINS = 1_000, 4
 _NUM_TRIED = 20_000
 
@@ -98,7 +98,9 @@ def find(sims: Simulations, x_obs: Any, prior: Any, seed: int) -> Finding:
             except TrainingError:
                 pass
     rows = sims.x.reshape(len(sims), -1)
-    return Finding(pilot_draws(sims.theta, rows, np.asarray(x_obs, np.float64).ravel()), "pilot", error)
+    drawn = pilot_draws(sims.theta, rows, np.asarray(x_obs, np.float64).ravel())
+    volumes = [log_volume(next_region(Finding(d, "pilot", error), sims.proposal)) for d in drawn]
+    return Finding(drawn[int(np.argmin(volumes))], "pilot", error)
 
 
 def shift_of(posterior: Posterior, model: FittedScore) -> np.ndarray:
@@ -126,10 +128,10 @@ def next_region(found: Finding, limits: Proposal) -> Proposal:
 
 def is_settled(now: Proposal, following: Proposal) -> bool:
     """Say whether the next region is about as large as this one."""
-    return _log_volume(following) - _log_volume(now) > now.num_parameters * np.log(_SETTLED)
+    return log_volume(following) - log_volume(now) > now.num_parameters * np.log(_SETTLED)
 
 
-def _log_volume(region: Proposal) -> float:
+def log_volume(region: Proposal) -> float:
     """Compute the logarithm of the volume in which simulations are run."""
     if region.parts is None:
         return float(np.log(region.high - region.low).sum())
