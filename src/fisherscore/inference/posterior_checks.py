@@ -11,6 +11,7 @@ import numpy as np
 
 from ..score.constraints import BADLY_LEARNED, LARGEST_ERROR, NOT_CONSTRAINED, advice, written_direction
 from ..score.model import ScoreModel
+from ..simulation.regions import clumps_of
 from .posterior import (
     LARGEST_DIVERGENT,
     LARGEST_OUTSIDE,
@@ -22,6 +23,9 @@ from .posterior import (
 
 # A combination is not constrained by the data where a posterior keeps more than this part of the region's variance.
 _UNCHANGED = 0.8
+# A region with axes of its own, made around a posterior, cuts one off where so many draws lie in its outermost part: it
+# holds 3.8 σ of a normal posterior, which has one in ten thousand draws there.
+_OUTERMOST, _CUT_OFF = 0.95, 0.01
 # Parameters that make up more than this of such a combination reach to their edges because of it.
 _TAKES_PART = 0.3
 
@@ -98,7 +102,7 @@ def model_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
     known = model.own_error
     if known is None:
         return []
-    covariance = _covariance(posterior)
+    covariance = _covariance(posterior, model)
     root = np.linalg.cholesky(covariance)
     errors, vectors = np.linalg.eigh(root.T @ known.covariance @ root)
     if not errors[-1] > LARGEST_ERROR:
@@ -110,16 +114,29 @@ def model_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
     ]
 
 
-def _covariance(posterior: Posterior) -> np.ndarray:
-    """Return the covariance of the draws, positive definite even where a chain never moved."""
-    covariance = np.cov(posterior.samples.T).reshape(len(posterior.names), -1)
+def _covariance(posterior: Posterior, model: ScoreModel) -> np.ndarray:
+    """Return the covariance of the draws, positive definite even where a chain never moved; that within their modes.
+
+    Two narrow modes far apart are not what the data do not constrain, and no error moves one to the other.
+    """
+    covariance = covariance_within_modes(posterior.samples, model.low, model.high)
     return covariance + np.diag(1e-9 * np.diagonal(covariance) + 1e-300)
+
+
+def covariance_within_modes(draws: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the mean covariance (p, p) of draws within each of their modes."""
+    spread = draws.std(axis=0)
+    if not (np.isfinite(spread) & (spread > 0)).all():
+        return np.cov(draws.T).reshape(draws.shape[1], -1)
+    clumps = clumps_of(draws, np.minimum(low, draws.min(axis=0)), np.maximum(high, draws.max(axis=0)))
+    parts = [len(clump) / len(draws) * np.cov(clump.T).reshape(draws.shape[1], -1) for clump in clumps]
+    return np.sum(parts, axis=0)
 
 
 def _free_directions(posterior: Posterior, model: ScoreModel) -> list[tuple[np.ndarray, float]]:
     """Return directions, in units of the spread over the region, along which the posterior is as wide as the region."""
     spread = (model.high - model.low) / np.sqrt(12)
-    kept, vectors = np.linalg.eigh(_covariance(posterior) / np.outer(spread, spread))
+    kept, vectors = np.linalg.eigh(_covariance(posterior, model) / np.outer(spread, spread))
     return [(vectors[:, i], float(kept[i])) for i in np.flatnonzero(kept > _UNCHANGED)]
 
 
@@ -170,11 +187,11 @@ def _faces(samples: np.ndarray, model: ScoreModel) -> list[str]:
     found = []
     for k in range(u.shape[1]):
         for sign in (-1, 1):
-            if np.mean(sign * u[:, k] > 0.99) <= 0.02:
+            if np.mean(sign * u[:, k] > _OUTERMOST) <= _CUT_OFF:
                 continue
             along = scales.factor[:, k]
-            rows = scales.turn[:, :]
-            upright = np.flatnonzero((np.abs(rows[:, k]) > 0) & (np.count_nonzero(rows, axis=1) == 1))
+            turn = scales.turn
+            upright = np.flatnonzero((turn[:, k] != 0) & (np.count_nonzero(turn, axis=1) == 1))
             ends = [(i, scales.centre[i] + sign * along[i]) for i in upright]
             width = model.high - model.low
             meant = any(min(abs(e - aimed["low"][i]), abs(e - aimed["high"][i])) < 1e-6 * width[i] for i, e in ends)
