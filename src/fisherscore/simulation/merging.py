@@ -1,12 +1,13 @@
 """Join the shards of a campaign into one folder, and see that one simulator made them all."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._support.arguments import as_count
+from .._support.arguments import as_count, brief
+from .._support.folder import as_folder
 from ..errors import ArgumentError, CampaignError
 from .campaign import open_campaign
 from .continuing import NUM_CHECKED, compared_reads, recheck_of
@@ -54,17 +55,18 @@ def merge_campaigns(
     >>> len(fs.merge_campaigns(f"{folder}/all", [f"{folder}/1", f"{folder}/2"], simulator=problem.simulator))
     20
     """
-    if not parts:
-        raise ArgumentError("parts: expected the folders of at least one campaign, got none.")
+    if isinstance(parts, str | Path) or not isinstance(parts, Iterable) or not (parts := list(parts)):
+        raise ArgumentError(f"parts: expected a list with the folders of at least one campaign, got {brief(parts)}.")
     num = as_count(num_checked, "num_checked", minimum=0)
-    folders = [Path(part) for part in parts]
+    folders = [as_folder(part, "parts") for part in parts]
+    target_folder = as_folder(out, "out")
     metadata = _common_metadata(folders, simulator, num)
     chosen = _chosen(folders, num)
     if simulator is not None and len(chosen):
         _run_again(simulator, metadata, folders, chosen)
-    with Ledger.create(Path(out), metadata) as target:
+    with Ledger.create(target_folder, metadata) as target:
         if target.counts():
-            refuse_other_plan(target.metadata(), metadata, Path(out))
+            refuse_other_plan(target.metadata(), metadata, target_folder)
         else:
             target.set_metadata(**metadata)
         for folder in folders:
