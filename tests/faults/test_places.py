@@ -84,7 +84,7 @@ def test_what_can_be_no_folder_is_refused_in_words(folders, out):
         lambda: fs.merge_campaigns(out, [out]),
     )
     for call in calls:
-        with pytest.raises((fs.ArgumentError, fs.CampaignError), match="out|path|parts"):
+        with pytest.raises((fs.ArgumentError, fs.CampaignError), match=r"out|path|parts"):
             call()
 
 

@@ -189,7 +189,7 @@ class Ledger:
             )
 
     def mark(self, numbers: np.ndarray) -> str:
-        """Return a digest of the checksums of some of these records: another campaign, of any simulator, has another."""
+        """Return a digest of the checksums of some of these records, by which campaigns are told apart."""
         chosen = np.unique(np.linspace(0, len(numbers) - 1, _MARKED).round().astype(np.int64)) if len(numbers) else []
         digest = hashlib.blake2b(digest_size=8)
         with explained_errors(self.folder / FILE):
