@@ -10,13 +10,11 @@ from .._support.arguments import as_count, brief
 from .._support.folder import as_folder
 from ..errors import ArgumentError, CampaignError
 from .campaign import open_campaign
-from .continuing import NUM_CHECKED, compared_reads, recheck_of
-from .execution.dispatch import engine_for
-from .execution.engine import Job
+from .continuing import NUM_CHECKED, compare_with_stored, compared_reads
 from .execution.ledger import Ledger
 from .execution.recording import RECORDS_A_BATCH
-from .execution.rerun import OtherDataError, choose, refusal, repeats, run_again
-from .execution.run import LOST, OK, Purpose, Stream
+from .execution.rerun import choose
+from .execution.run import LOST, OK
 from .latent import Latent
 from .plan import plan_differences, refuse_other_plan
 from .proposal import Proposal
@@ -63,7 +61,7 @@ def merge_campaigns(
     metadata = _common_metadata(folders, simulator, num)
     chosen = _chosen(folders, num)
     if simulator is not None and len(chosen):
-        _run_again(simulator, metadata, folders, chosen)
+        compare_with_stored(simulator, metadata, folders, chosen)
     with Ledger.create(target_folder, metadata) as target:
         if target.counts():
             refuse_other_plan(target.metadata(), metadata, target_folder)
@@ -108,29 +106,6 @@ def _chosen(parts: list[Path], num: int) -> np.ndarray:
         with Ledger.open(part) as ledger:
             chosen.append(choose(ledger.indices(OK), num))
     return np.unique(np.concatenate(chosen))
-
-
-def _run_again(simulator: Simulator, metadata: dict[str, Any], parts: list[Path], chosen: np.ndarray) -> None:
-    """Run records of all parts again; they must come out as they are stored."""
-    plan = metadata["plan"]
-    known = simulator.with_names(plan["proposal"]["names"]) if _at_parameters(plan) else simulator
-    identity = known.identity | ({"code": known.code} if known.code else {})
-    refuse_other_plan(metadata, {**metadata, "plan": {**plan, "simulator": identity}}, parts[0])
-    engine, stream = engine_for(known), Stream(plan["seed"], Purpose.TRAINING, short_keys="drawing" not in plan)
-    for part in parts:
-        with Ledger.open(part) as ledger:
-            recheck = recheck_of(ledger, known, np.intersect1d(chosen, ledger.indices(OK)))
-        if recheck is None:
-            continue
-        try:
-            run_again(recheck, Job(known, recheck.stored.indices, recheck.inputs, stream), engine)
-        except OtherDataError as found:
-            repeatable = repeats(recheck, found, known, stream, engine)
-            raise refusal(recheck, found, f"parts: {part}", repeatable) from None
-
-
-def _at_parameters(plan: dict[str, Any]) -> bool:
-    return plan["latent"] is None or bool(plan.get("additive_noise"))
 
 
 def _copy_records(target: Ledger, source: Ledger, part: Path) -> None:
