@@ -48,7 +48,7 @@ def constraints(model: ScoreModel, *, prior: Any = None) -> Constraints:
 
 
 def precision_at_hand(model: ScoreModel, prior: Any) -> np.ndarray | None:
-    """Return the precision of a prior whose laws say it themselves; None where there is none, or draws would be needed."""
+    """Return the precision of a prior whose laws say it themselves; None without one, or where it would take draws."""
     if prior is None:
         return None
     pieces, cuts = uncut(prior, model.names)
