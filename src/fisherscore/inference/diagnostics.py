@@ -108,7 +108,9 @@ def diagnose(
         checks += calibration_checks(ranks, coverage)
     if x_obs is not None:
         checks.append(_familiarity_check(model, x_obs))
-    return Diagnosis(tuple(checks), model.names, len(sims), ranks, coverage)
+    known = model.constraints if near is None else None  # which is about the whole region
+    findings = () if known is None else known.findings
+    return Diagnosis(tuple(checks), model.names, len(sims), ranks=ranks, coverage=coverage, findings=findings)
 
 
 def _nearby(sims: Simulations, near: Posterior) -> Simulations:

@@ -12,9 +12,12 @@ _MAX_UNSURE = 0.3
 _ONLY = "with a prior (forecast.add) or with a parameter held (forecast.fix)"
 
 
-def forecast_notes(result: Forecast, model: ScoreModel) -> tuple[str, ...]:
-    """Compare the estimates with the training range, with the model's own error and with one another."""
-    precision = precision_of_region(model.low, model.high)
+def forecast_notes(result: Forecast, model: ScoreModel, prior: tuple[np.ndarray, str] | None = None) -> tuple[str, ...]:
+    """Compare the estimates with a prior, with the model's own error and with one another.
+
+    ``prior`` is a precision (p, p) and what it is called; by default that of the training range.
+    """
+    precision, called = prior or (precision_of_region(model.low, model.high), TRAINING_RANGE)
     bounded = bool((np.diagonal(precision) > 0).all())
     known = model.own_error
     free = ""
@@ -23,12 +26,13 @@ def forecast_notes(result: Forecast, model: ScoreModel) -> tuple[str, ...]:
         p = len(result.names)
         error = np.zeros((p, p)) if known is None else known.covariance
         number = 0 if known is None else known.num_simulations
-        here = OwnError(result.fisher, error, number).under(result.names, precision, TRAINING_RANGE)
+        here = OwnError(result.fisher, error, number).under(result.names, precision, called)
         notes += here.findings
         free = "; ".join(c.text for c in here.unconstrained)
     if direction := result.degenerate_direction():
         told = [] if free else [f"{NOT_CONSTRAINED}: {direction}"]
-        notes += [*told, f"the Fisher matrix is singular, so there are errors only {_ONLY}"]
+        singular = f"the Fisher matrix of the data alone is singular, so there are errors only {_ONLY}"
+        notes += [*told, *([] if prior else [singular])]
     elif not any(note.startswith(BADLY_LEARNED) for note in notes):
         notes += _of_bound(_with(result, precision) if free else result)
     return tuple(notes)
