@@ -213,6 +213,13 @@ def progress_bar(title: str, total: int | None, show: bool | None = None, note: 
         _DISPLAY.end(step)
 
 
+def noted(text: str) -> None:
+    """Say what the innermost step is at, if any is shown."""
+    with _DISPLAY.lock:
+        if _DISPLAY.steps:
+            _DISPLAY.steps[-1].note = text
+
+
 @contextmanager
 def working(title: str, show: bool | None = None, note: str = "") -> Iterator[None]:
     """Show that something goes on of which it is not known how long it takes."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import plot
 from .._support.versions import versions
 from ..score.constraints import BADLY_LEARNED
 from .configuration import Configuration
@@ -15,6 +16,7 @@ from .trust import constraints_under_prior, sentence
 # Above this estimated error an analysis is not to be trusted: a best fit is then off by half of its σ and more.
 LARGEST_ERROR = 0.25
 # Captions, in the order of the page.
+_CONSTRAINTS = "What the data say of each combination, and how far a posterior is off along it, in units of its σ."
 _POSTERIOR = "Posterior of the observation: 68 % and 95 % regions, and the distribution of each parameter alone."
 _FIELD = (
     "Score of the observation over the training region: arrows point to more likely parameters and vanish at the best "
@@ -34,7 +36,7 @@ def write_report(
     if missing:
         file = configuration.document.path.name
         page.list([f"Not done, or out of date: {stage}. Run: fisherscore {stage} {file}" for stage in missing])
-    _accuracy(page, configuration, results)
+    _accuracy(page, configuration, results, path.parent)
     _parameters(page, configuration, results)
     _forecast(page, results, path.parent)
     _posterior(page, configuration, results, path.parent)
@@ -50,6 +52,8 @@ def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool
     reasons = [check["verdict"]] if check and not check["passed"] else []
     reasons += [f"Posterior: {sentence(problem)}" for problem in posterior.get("problems", [])]
     fit = _result(results, "fit")
+    if "nothing_learned" in fit:
+        return False, [sentence(fit["nothing_learned"])]
     learned, limits = _findings(configuration, fit, posterior)
     reasons += learned
     if reasons:
@@ -95,7 +99,7 @@ def _verdict(page: Page, configuration: Configuration, results: dict[str, Any]) 
     page.verdict(" ".join([sentences[good], *reasons]), good=good)
 
 
-def _accuracy(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:
+def _accuracy(page: Page, configuration: Configuration, results: dict[str, Any], folder: Path) -> None:
     """Say how good the fit thinks it is, and what it and the other stages warned of."""
     fit = _result(results, "fit")
     error, known = fit.get("estimated_error"), constraints_under_prior(configuration, fit)
@@ -108,6 +112,9 @@ def _accuracy(page: Page, configuration: Configuration, results: dict[str, Any])
         )
         rows = [(c.text, c.strength, f"{c.share:.0%}", f"{c.error**0.5:.2g} σ", c.outcome) for c in known.combinations]
         page.table(("combination", "constrained", "share of the data", "off by", "outcome"), rows)
+        folder.mkdir(parents=True, exist_ok=True)
+        plot.save_figure(known.plot(), folder / "constraints.png")
+        page.figure(folder / "constraints.png", _CONSTRAINTS)
     elif error is not None:
         page.paragraph(
             f"The fit estimates its own score error at {error:.2g} (0 is perfect, 1 is predicting zero); a share of "
@@ -183,15 +190,15 @@ def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
         page.paragraph(sentence(note))
     # Analyses of 0.1.0 have no prior in their forecasts.
     prior, added = result.get("prior", ""), result.get("with_prior", {})
-    listed = [(result, "σ plug-in", "σ conservative")]
-    listed += [(added, f"σ plug-in, with {prior}", f"σ conservative, with {prior}")] if added else []
+    listed = [(result, "σ", "conservative")]
+    listed += [(added, f"σ with {prior}", "conservative")] if added else []
     names = result["names"]
     table = [
         [names, [f"{result['at'][name]:.5g}" for name in names]],
         *[_sigmas(part, len(names)) for part, *_ in listed],
         [[_plus_minus(sigma, None, "none") for sigma in result["conditional_sigma"]]],
     ]
-    head = ["parameter", "at", *(text for _, *texts in listed for text in texts), "σ if all else were known"]
+    head = ["parameter", "at", *(text for _, *texts in listed for text in texts), "σ, all else known"]
     page.table(head, list(zip(*(column for part in table for column in part), strict=True)))
     page.figure(folder / "forecast.png", f"{_ELLIPSE} {f'With {prior}.' if added else ''}".strip())
 

@@ -19,8 +19,13 @@ from .. import plot
 from .._support.progress import working
 from .._support.text import duration
 from .._support.whole_file import whole_file
-from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError, ModelFolderError
-from ..fitting.fit import fit
+from ..errors import (
+    CampaignError,
+    ConfigurationError,
+    FisherScoreWarning,
+    MissingExtraError,
+    ModelFolderError,
+)
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.fisher_matrix import FisherMatrix
@@ -29,13 +34,12 @@ from ..inference.forecast_result import Forecast as FisherForecast
 from ..inference.forecasting import forecast
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample
-from ..score.constraints import BADLY_LEARNED
 from ..score.fitted import FittedScore
 from .campaigns import AnalysisCampaign, refuse_failures, run_campaigns
 from .configuration import Configuration
 from .forecasts import forecast_result, forecast_table
 from .report import write_report
-from .trust import constraints_under_prior, own_error_of, precision_of, prior_in_words
+from .trust import constraints_under_prior, fit_or_say_why, own_error_of, precision_of, prior_in_words
 from .workspace import FORECAST_SEED, SAMPLE_SEED, Workspace, digest
 
 # How far from the edge of the training region a forecast is made at least, as a fraction of each range.
@@ -91,6 +95,9 @@ class ResultStage(Stage):
             return
         workspace.refuse_other_document(self.name)
         self.check_inputs(workspace)
+        if self is not FIT and nothing_learned(workspace):
+            workspace.say(f"{self.name}: left out, since nothing was learned")
+            return
         if self.is_done(workspace):
             workspace.say(f"{self.name}: done already")
             return
@@ -139,14 +146,10 @@ class Fit(ResultStage):
         """Fit a model and save it."""
         c = workspace.configuration
         sims = AnalysisCampaign.training(workspace).simulations()
-        with warnings.catch_warnings(record=True) as caught:
-            model = fit(
-                sims, recipe=c.recipe, seed=c.seed, progress=workspace.progress, allow_failures=c.allow_failures
-            )
-        for warning in caught:
-            # How well it was learned is said under the prior of the file, below.
-            if BADLY_LEARNED not in str(warning.message):
-                warnings.warn(warning.message, stacklevel=1)
+        options = {"recipe": c.recipe, "seed": c.seed, "allow_failures": c.allow_failures}
+        model = fit_or_say_why(sims, progress=workspace.progress, **options)
+        if isinstance(model, str):
+            return {"num_simulations": len(sims), "nothing_learned": model, "table": model}
         model.save(workspace.out / "model")
         result = {
             "recipe": c.recipe,
@@ -362,7 +365,8 @@ class Report(Stage):
     def run(self, workspace: Workspace) -> None:
         """Write the page."""
         c, results = workspace.configuration, up_to_date_results(workspace)
-        asked = [s.name for s in STAGES.values() if isinstance(s, ResultStage) and not s.reason_to_skip(c)]
+        stages = [FIT] if nothing_learned(workspace) else STAGES.values()
+        asked = [s.name for s in stages if isinstance(s, ResultStage) and not s.reason_to_skip(c)]
         path = workspace.out / "report.html"
         write_report(c, results, path, missing=[name for name in asked if name not in results])
         workspace.say(f"report: {path}")
@@ -370,6 +374,12 @@ class Report(Stage):
 
 FIT = Fit()
 STAGES: dict[str, Stage] = {stage.name: stage for stage in (Simulate(), FIT, Forecast(), Sample(), Check(), Report())}
+
+
+def nothing_learned(workspace: Workspace) -> bool:
+    """Say whether the fit found nothing to learn, so that there is nothing to go on with."""
+    document = FIT.document(workspace)
+    return document is not None and "nothing_learned" in document["result"]
 
 
 def run_stages(workspace: Workspace, names: Iterable[str] = tuple(STAGES)) -> dict[str, Any]:

@@ -1,12 +1,16 @@
 """What the data of an analysis constrain under the prior of its file, and how well that was learned."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 
+from ..errors import FisherScoreWarning, TrainingError
+from ..fitting.fit import fit
 from ..inference.constraints import prior_precision
-from ..score.constraints import TRAINING_RANGE, Constraints, OwnError
+from ..score.constraints import BADLY_LEARNED, NOT_CONSTRAINED, TRAINING_RANGE, Constraints, OwnError
 from ..score.fitted import FittedScore
+from ..simulation.simulations import Simulations
 from .configuration import Configuration
 
 THE_PRIOR = "the prior"
@@ -20,6 +24,25 @@ def precision_of(configuration: Configuration) -> np.ndarray:
 def prior_in_words(configuration: Configuration) -> str:
     """Say with what the data are compared."""
     return THE_PRIOR if configuration.prior else TRAINING_RANGE
+
+
+def fit_or_say_why(sims: Simulations, **options: Any) -> FittedScore | str:
+    """Fit a model, or say why nothing was learned: a finding, and no end of the analysis.
+
+    How well it was learned is not warned about, but said under the prior of the file.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FisherScoreWarning)
+        try:
+            model: FittedScore | str = fit(sims, **options)
+        except TrainingError as error:
+            if not str(error).startswith((BADLY_LEARNED, NOT_CONSTRAINED)):
+                raise
+            model = str(error)
+    for warning in caught:
+        if BADLY_LEARNED not in str(warning.message):
+            warnings.warn(warning.message, stacklevel=2)
+    return model
 
 
 def own_error_of(model: FittedScore) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import numpy as np
 from ..score.constraints import NOT_CONSTRAINED, TRAINING_RANGE, OwnError, precision_of_region
 from ..score.model import ScoreModel
 from .posterior import SMALLEST_RARITY
+from .posterior_checks import STRANGE
 
 CONVERGED, TOO_FEW_STEPS, AT_EDGE, NO_MAXIMUM, NOT_FINITE = range(5)
 # A fit that the model's own error may move by more than its σ: a code beside those.
@@ -28,7 +29,11 @@ _REASONS = {
     NOT_FINITE: "not converged: the score became NaN or infinite",
 }
 _RISES = "not converged: the likelihood still rises at the edge of the training region in {edges}"
-_STRANGE = "the observation is unlike anything simulated, and the model may be misspecified"
+_WIDEN = "train on a larger region"
+# A fit's code, whether the model's own error forbids to trust it, and what would help where it is held at an edge.
+_Ending = tuple[int, bool, str]
+# What the data leave free: in words, the parameters that take part in it, and the number of combinations.
+_Free = tuple[str, tuple[str, ...], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +67,15 @@ def findings(model: ScoreModel, ended: Ended) -> Findings:
     moved = _moved_by_the_model(model, ended)
     untrusted = _untrusted(model, ended, moved)
     free = _free(model, ended)
+    nothing = np.array([number == len(model.names) for *_, number in free], bool)
+    strange = np.zeros(len(free), bool) if ended.rarity is None else ended.rarity < SMALLEST_RARITY
+    endings = zip(ended.reason.tolist(), untrusted.tolist(), np.where(strange, STRANGE, _WIDEN).tolist(), strict=True)
     messages = [
-        _message(model, (int(reason), bool(bad)), [n for n, at in zip(model.names, edge, strict=True) if at], direction)
-        for reason, bad, edge, direction in zip(ended.reason, untrusted, ended.edges, free, strict=True)
+        _message(model, ending, [n for n, at in zip(model.names, edge, strict=True) if at], direction)
+        for ending, edge, direction in zip(endings, ended.edges, free, strict=True)
     ]
-    strange = np.zeros(len(messages), bool) if ended.rarity is None else ended.rarity < SMALLEST_RARITY
-    told = [f"{m}; {_STRANGE}" if s else m for m, s in zip(messages, strange, strict=True)]
-    return Findings((ended.reason == CONVERGED) & ~untrusted, np.array(told), moved)
+    told = [m if not s or STRANGE in m else f"{m}; {STRANGE}" for m, s in zip(messages, strange, strict=True)]
+    return Findings((ended.reason == CONVERGED) & ~untrusted & ~nothing, np.array(told), moved)
 
 
 def _moved_by_the_model(model: ScoreModel, ended: Ended) -> np.ndarray | None:
@@ -94,38 +101,40 @@ def _untrusted(model: ScoreModel, ended: Ended, moved: np.ndarray | None) -> np.
     return (moved > sigma).any(axis=1) | (known.error > _WORTHLESS)
 
 
-def _free(model: ScoreModel, ended: Ended) -> Sequence[tuple[str, tuple[str, ...]]]:
-    """Return for each fit the combinations the data leave free, in words, and the parameters that take part in them."""
+def _free(model: ScoreModel, ended: Ended) -> Sequence[_Free]:
+    """Return for each fit the combinations the data leave free: in words, who takes part in them, how many they are."""
     num = len(ended.reason)
     precision = precision_of_region(model.low, model.high)
     if num > _MOST_TOLD or not (np.diagonal(precision) > 0).all():
-        return [("", ())] * num
+        return [("", (), 0)] * num
+    # What data like these leave free everywhere says more than the slope of one score.
+    everywhere = () if model.constraints is None else model.constraints.unconstrained
     told = []
     for matrix, reason in zip(ended.information, ended.reason, strict=True):
-        known = OwnError(matrix, np.zeros_like(matrix), 0).under(model.names, precision, TRAINING_RANGE)
-        found = known.unconstrained if reason != NOT_FINITE else ()
+        here = OwnError(matrix, np.zeros_like(matrix), 0).under(model.names, precision, TRAINING_RANGE)
+        found = () if reason == NOT_FINITE else everywhere or here.unconstrained
         taking_part = {n for c in found for n in c.taking_part(model.names, precision)}
-        told.append(("; ".join(c.text for c in found), tuple(taking_part)))
+        told.append(("; ".join(c.text for c in found), tuple(taking_part), len(found)))
     return told
 
 
-def _message(
-    model: ScoreModel, ending: tuple[int, bool], edges: Sequence[str], free: tuple[str, tuple[str, ...]]
-) -> str:
+def _message(model: ScoreModel, ending: _Ending, edges: Sequence[str], free: _Free) -> str:
     """Say what became of a fit, and what would help: never a larger region where that is not what is missing."""
-    (reason, untrusted), (direction, taking_part), known = ending, free, model.constraints
+    (reason, untrusted, remedy), (direction, taking_part, num_free), known = ending, free, model.constraints
     badly = known is not None and bool(known.badly_learned)
-    if untrusted and reason in (CONVERGED, AT_EDGE):
-        why = f"; the score was {known.findings[0]}" if known is not None and badly else ""
-        return f"not trusted, and no σ is given: the model's own error may move it by more than its error bar{why}"
+    if num_free == len(model.names) and reason in (CONVERGED, AT_EDGE):
+        return f"{NOT_CONSTRAINED}: none of the parameters, so there is no best fit and no σ is given"
     note = f"{NOT_CONSTRAINED}: {direction}; a prior or other data would help, more simulations would not"
+    learning = f"the score was {known.findings[0]}" if known is not None and badly else ""
+    if untrusted and reason in (CONVERGED, AT_EDGE):
+        why = "not trusted, and no σ is given: the model's own error may move it by more than its error bar"
+        return "; ".join(text for text in (why, learning) if text)
     if reason == CONVERGED:
-        return f"converged, but {note}" if direction else _REASONS[CONVERGED]
+        but = "; ".join(text for text in (learning, note if direction else "") if text)
+        return f"converged, but {but}" if but else _REASONS[CONVERGED]
     if reason != AT_EDGE:
         return _REASONS[reason]
     rises = _RISES.format(edges=", ".join(edges))
     if set(edges) <= set(taking_part):
-        return f"{rises}; {note}, nor would a larger region"
-    if known is not None and badly:
-        return f"{rises}; the score was {known.findings[0]}"
-    return f"{rises}; train on a larger region"
+        return f"{rises}; {note}, nor would other ranges"
+    return f"{rises}; {learning or remedy}"

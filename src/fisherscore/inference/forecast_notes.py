@@ -29,12 +29,19 @@ def forecast_notes(result: Forecast, model: ScoreModel, prior: tuple[np.ndarray,
         here = OwnError(result.fisher, error, number).under(result.names, precision, called)
         notes += here.findings
         free = "; ".join(c.text for c in here.unconstrained)
-    if direction := result.degenerate_direction():
+    direction, claimed = result.degenerate_direction(), not result.plug_in.degenerate_direction()
+    if direction and claimed and not free:
+        notes.append(
+            f"{BADLY_LEARNED}: the score claims information that its slope does not show, along {direction}. Check "
+            "that the model was trained on simulations of this simulator, with theta and x in the same order; else "
+            "more simulations would help"
+        )
+    elif direction:
         told = [] if free else [f"{NOT_CONSTRAINED}: {direction}"]
         singular = f"the Fisher matrix of the data alone is singular, so there are errors only {_ONLY}"
         notes += [*told, *([] if prior else [singular])]
     elif not any(note.startswith(BADLY_LEARNED) for note in notes):
-        notes += _of_bound(_with(result, precision) if free else result)
+        notes += _of_bound(_with(result, precision) if free else result, free=bool(free))
     return tuple(notes)
 
 
@@ -43,7 +50,7 @@ def _with(result: Forecast, precision: np.ndarray) -> Forecast:
     return result.add(FisherMatrix(result.names, precision))
 
 
-def _of_bound(result: Forecast) -> list[str]:
+def _of_bound(result: Forecast, *, free: bool) -> list[str]:
     """Say where the bound is not determined, or where plug-in and bound disagree beyond their errors."""
     if result.degenerate_direction() or result.bound.sigma_error is None:
         return []
@@ -55,12 +62,14 @@ def _of_bound(result: Forecast) -> list[str]:
             "learned score hardly responds to the parameters here, or too few simulations were spent on the forecast"
         ]
     excess, spread = _excess_of_bound(result)
-    worst = int(np.nanargmax(np.abs(excess) / spread))
-    if not abs(excess[worst]) < 3 * spread[worst] + 0.02:
+    # Beside what the data leave free, noise is information of the bound: it then counts only where it claims less.
+    off = np.maximum(excess, 0.0) if free else np.abs(excess)
+    worst = int(np.nanargmax(off / spread))
+    if not off[worst] < 3 * spread[worst] + 0.02:
         return [
-            f"The plug-in forecast and the conservative bound disagree: for {result.names[worst]!r} the bound's error "
-            f"is {excess[worst]:+.0%} (± {spread[worst]:.0%}) from the plug-in's. The learned score is noisy or biased "
-            "here: quote the bound, or train on more simulations"
+            f"{BADLY_LEARNED}: the plug-in forecast and the conservative bound disagree: for {result.names[worst]!r} "
+            f"the bound's error is {excess[worst]:+.0%} (± {spread[worst]:.0%}) from the plug-in's. The learned score "
+            "is noisy or biased here: quote the bound, or train on more simulations"
         ]
     return []
 

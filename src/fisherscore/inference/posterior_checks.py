@@ -27,6 +27,11 @@ from .posterior import (
     Posterior,
 )
 
+# Of observations far from everything simulated.
+STRANGE = (
+    "the observation is unlike anything simulated: if the simulator is right, its parameters lie outside the training "
+    "region; if not, the model is misspecified, and no region and no simulations help"
+)
 # A combination is not constrained by the data where a posterior keeps more than this part of the region's variance.
 _UNCHANGED = 0.8
 # Parameters that make up more than this of such a combination reach to their edges because of it.
@@ -44,7 +49,7 @@ def problems_and_notes(
     learning = model_problems(posterior, model)
     # A posterior reaches the edge because of a bad score, or because the data say nothing: a wider region is no help.
     excused = model.names if learning else _taking_part(free, model)
-    problems = (*sampler_problems(posterior), *region_problems(posterior, model, excused), *learning)
+    problems = (*learning, *sampler_problems(posterior), *region_problems(posterior, model, excused))
     return problems, _notes(free, model, TRAINING_RANGE if precision is None else "the prior")
 
 
@@ -82,17 +87,16 @@ def region_problems(posterior: Posterior, model: ScoreModel, excused: Sequence[s
             "train on a larger region or use a narrower prior"
         )
     else:
+        strange = rarity is not None and rarity < SMALLEST_RARITY
+        remedy = "" if strange else ": widen the region, unless that edge is meant as a prior"
         problems += [
-            f"the posterior of {name!r} is cut off by the {side} edge of the training region: widen the region, unless "
-            "that edge is meant as a prior"
+            f"the posterior of {name!r} is cut off by the {side} edge of the training region{remedy}"
             for name, side in _edges(posterior.samples, model)
             if name not in excused
         ]
     if rarity is not None and rarity < SMALLEST_RARITY:
-        problems.append(
-            "the observation is unlike anything simulated (farther from the mean of the training data than "
-            f"{1 - rarity:.2%} of them): the model may be misspecified"
-        )
+        farther = f"(it is farther from the mean of the training data than {1 - rarity:.2%} of them)"
+        problems.append(f"{STRANGE} {farther}")
     return problems
 
 

@@ -192,6 +192,12 @@ class Constraints:
 
     def _of_data(self) -> str:
         most = min(c.share for c in self.unconstrained)
+        if len(self.unconstrained) == len(self.combinations):
+            return (
+                f"{NOT_CONSTRAINED}: none of the parameters; {1 - most:.0%} of what is known comes from {self.prior}. "
+                "Check that the data depend on the parameters, and that rows of theta and x belong together; other "
+                "data would help"
+            )
         return (
             f"{NOT_CONSTRAINED}: {_listed(self.unconstrained)}, of which {1 - most:.0%} of what is known comes from "
             f"{self.prior}. More simulations would not help; {cure(self.prior)}, or other data, would"
