@@ -89,6 +89,10 @@ class Search:
                 waiting = [sum(waiting)]
             region = following
 
+    def conclude_rounds(self) -> None:
+        """Keep the rounds in the folder, for who goes on from there."""
+        self.diary.write_rounds(self.rounds)
+
     def in_region(self, region: Proposal) -> Simulations:
         """Return all simulations so far that lie in a region and succeeded."""
         return within(gathered(self.sims, self.limits), region)
