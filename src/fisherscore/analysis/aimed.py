@@ -99,7 +99,7 @@ class AimedCampaign:
             (c.simulator, self.workspace.observation(), c.prior),
             c.proposal,
             c.num_simulations,
-            num_rounds=None if c.rounds == "auto" else c.rounds,
+            None if isinstance(c.rounds, str) else c.rounds,
             seed=c.seed,
             out=self._folder,
             options={"num_checked": c.num_checked, "progress": self.workspace.progress, **c.engine},

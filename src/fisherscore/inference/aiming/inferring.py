@@ -6,6 +6,7 @@ simulator is close to what the closed forms describe exactly.
 """
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,9 @@ def infer(
 ) -> Inference:
     """Infer the parameters behind one observation, by simulations that follow its posterior.
 
-    The first round simulates all over the proposal, the next ones where the posterior of the observation is by then
-    known to be, and everything simulated there is used. A fit that knows itself to be bad does not choose a region.
-    Rounds end when the simulations are used up, or when another would not change the posterior.
-
-    With ``out``, the same call goes on where it was stopped, in whatever round, and comes to the same result.
+    The first round simulates all over the proposal, the next ones where the posterior is by then known to be. Rounds
+    end when simulations are used up, or when another would not change the posterior. With ``out``, the same call goes
+    on where it was stopped, in whatever round, and comes to the same result.
 
     Args:
         simulator: From :func:`from_python`, :func:`from_jax` or :func:`from_command`.
@@ -55,9 +54,9 @@ def infer(
         num_chains: Number of chains.
         seed: Seed of everything random.
         out: Folder in which everything is kept as it comes; None keeps it in memory.
-        workers: As for :func:`simulate`.
-        dask: As for :func:`simulate`.
-        num_checked: As for :func:`simulate`.
+        workers: As for :func:`simulate`, and so are ``dask`` and ``num_checked``.
+        dask: A Dask client or address.
+        num_checked: Stored records that are run again.
         progress: Whether to show progress bars; None shows them in a terminal.
 
     Returns:
@@ -70,11 +69,15 @@ def infer(
     (('theta1', 'theta2'), True)
     """
     options = {"workers": workers, "dask": dask, "num_checked": num_checked, "progress": progress}
-    search = Search.of(
-        (simulator, x_obs, prior), proposal, num_simulations, num_rounds=num_rounds, seed=seed, out=out, options=options
-    )
+    looked_for = simulator, x_obs, prior
+    search = Search.of(looked_for, proposal, num_simulations, num_rounds, seed=seed, out=out, options=options)
     search.run()
     result = search.concluded(recipe, {"num_samples": num_samples, "num_chains": num_chains})
-    for problem in result.posterior.problems:
-        warnings.warn(problem, FisherScoreWarning, stacklevel=2)
+    warn_of(result.posterior.problems)
     return result
+
+
+def warn_of(problems: Sequence[str]) -> None:
+    """Warn whoever called :func:`infer` of what is wrong with a posterior."""
+    for problem in problems:
+        warnings.warn(problem, FisherScoreWarning, stacklevel=3)

@@ -52,8 +52,8 @@ class Search:
         looked_for: tuple[Simulator, Any, Any],
         proposal: Proposal,
         num_simulations: int,
-        *,
         num_rounds: int | None,
+        *,
         seed: int,
         out: str | Path | None,
         options: dict[str, Any],
@@ -67,7 +67,16 @@ class Search:
         num = as_count(num_simulations, "num_simulations", minimum=_MIN_A_PARAMETER * p)
         sizes = sizes_of_rounds(num, p, None if num_rounds is None else as_count(num_rounds, "num_rounds"))
         diary = Diary.of(out, plan, (x_obs, prior, proposal), {"num_simulations": num, "sizes": sizes})
-        return cls(simulator, x_obs, prior, proposal, sizes, seed=plan.seed, diary=diary, options=options)
+        return cls(
+            simulator=simulator,
+            x_obs=x_obs,
+            prior=prior,
+            limits=proposal,
+            sizes=sizes,
+            seed=plan.seed,
+            diary=diary,
+            options=options,
+        )
 
     def run(self) -> None:
         """Run rounds until simulations are used up or not needed; where the region has settled, all that are left."""
@@ -76,18 +85,28 @@ class Search:
             self._simulate(region, waiting.pop(0))
             used = self.in_region(region)
             if not waiting:
-                self.rounds.append(Round(region, len(self.sims[-1]), len(used), None, np.array([]), "end"))
+                self._note(region, used, "end")
                 return
             found, following = self._found(used)
             done = found.exact and len(self.sims) > 1
-            guide = "end" if done else found.guide
-            width = found.draws.std(axis=0)
-            self.rounds.append(Round(region, len(self.sims[-1]), len(used), found.error, width, guide))
+            self._note(region, used, "end" if done else found.guide, found)
             if done:
                 return
             if found.guide == "posterior" and is_settled(region, following):
                 waiting = [sum(waiting)]
             region = following
+
+    def _note(self, region: Proposal, used: Simulations, guide: str, found: Finding | None = None) -> None:
+        self.rounds.append(
+            Round(
+                region=region,
+                num_simulations=len(self.sims[-1]),
+                num_used=len(used),
+                error=None if found is None else found.error,
+                sigma=np.array([]) if found is None else found.draws.std(axis=0),
+                guide=guide,
+            )
+        )
 
     def conclude_rounds(self) -> None:
         """Keep the rounds in the folder, for who goes on from there."""
