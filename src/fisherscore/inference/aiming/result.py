@@ -152,6 +152,7 @@ class Inference:
         constraints: What the data constrain under the prior, and how well that was learned; None where not known.
         num_saved: Simulations that were not needed.
         notes: What is to be said of how the rounds went.
+        simulator: The simulator, which :meth:`check` runs again.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -185,7 +186,7 @@ class Inference:
         return (*self.posterior.problems, *told, *self.notes)
 
     def check(
-        self, num_simulations: int = 400, *, num_posteriors: int = 200, seed: int = 1, **options: Any
+        self, num_simulations: int = 1_000, *, num_posteriors: int = 200, seed: int = 1, **options: Any
     ) -> Diagnosis:
         """Check the model on fresh simulations in the last region: identities, calibration and coverage.
 

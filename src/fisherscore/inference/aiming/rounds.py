@@ -22,8 +22,9 @@ from .pilot import pilot_draws
 _GROWTH, _LEAST, _LEAST_A_PARAMETER, _MOST_ROUNDS = 1.4, 100, 20, 5
 # A fit with a larger error of its own does not choose a region; one of closed forms alone is tried again with networks.
 _TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
-# The next region has settled where, for each parameter, it is not smaller than this part of the one before.
-_SETTLED = 0.75
+# With a smaller error than this, the next region has settled where, for each parameter, it is not smaller than this part
+# of the one before.
+_GOOD, _SETTLED = 0.1, 0.75
 # Posteriors that are off by less than this mean square, in their σ, would look the same after another round.
 _EXACT, _EXACT_ALONG = 0.0025, 0.01
 # What a pilot finds is made wider still.
@@ -45,6 +46,11 @@ class Finding:
     guide: str
     error: float | None
     exact: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the fit is so good that the next region will hardly differ."""
+        return self.guide == "posterior" and self.error is not None and self.error <= _GOOD
 
 
 def sizes_of_rounds(num: int, num_parameters: int, num_rounds: int | None) -> list[int]:
