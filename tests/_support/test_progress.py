@@ -1,4 +1,4 @@
-"""What long work shows in a log, a notebook and a terminal: told with a clock of our own, and once with the real one."""
+"""What long work shows in a log, a notebook and a terminal: with a clock of our own, and once the real one."""
 
 import io
 import sys

@@ -53,8 +53,7 @@ def _import_file(section: Section, kind: str, path: Path) -> ModuleType:
         del sys.modules[path.stem]
         lacks = isinstance(error, ModuleNotFoundError) and error.name
         remedy = f" Install {error.name} in the same environment as fisherscore." if lacks else ""
-        raise section.error(
-            (kind,), f"{path.name} cannot be imported: {type(error).__name__}: {error}.{remedy}"
-        ) from None
+        why = f"{path.name} cannot be imported: {type(error).__name__}: {error}.{remedy}"
+        raise section.error((kind,), why) from None
     cloudpickle.register_pickle_by_value(module)
     return module
