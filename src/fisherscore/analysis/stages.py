@@ -73,8 +73,15 @@ class ResultStage(Stage):
 
     def check_inputs(self, workspace: Workspace) -> None:
         """Refuse to start before the stages this one depends on are done."""
+        training = AnalysisCampaign.training(workspace)
+        if training.is_there:
+            training.key()  # says what differs where the file has been edited since
         if not FIT.is_done(workspace):
             raise workspace.missing(FIT.name)
+
+    def draws(self, workspace: Workspace) -> bool:
+        """Say whether the simulator will be run, which then must be that of the campaign."""
+        return workspace.draws_observation
 
     def document(self, workspace: Workspace) -> dict[str, Any] | None:
         """Return the document of the stage if it is there and up to date."""
@@ -102,6 +109,8 @@ class ResultStage(Stage):
             workspace.say(f"{self.name}: done already")
             return
         key = self.key(workspace)
+        if self.draws(workspace):
+            AnalysisCampaign.training(workspace).see_same_simulator()
         workspace.say(f"{self.name} ...")
         workspace.out.mkdir(parents=True, exist_ok=True)
         started = time.perf_counter()
@@ -138,6 +147,10 @@ class Fit(ResultStage):
         c = workspace.configuration
         return digest(AnalysisCampaign.training(workspace).key(), c.recipe, c.seed, c.allow_failures)
 
+    def draws(self, workspace: Workspace) -> bool:
+        """A fit runs no simulations."""
+        return False
+
     def check_inputs(self, workspace: Workspace) -> None:
         """Refuse unfinished campaigns, and those in which too many simulations failed."""
         refuse_failures(workspace, AnalysisCampaign.training(workspace).simulations())
@@ -172,6 +185,10 @@ class Forecast(ResultStage):
     def reason_to_skip(self, configuration: Configuration) -> str:
         """Skip a forecast without simulations."""
         return "" if configuration.num_forecast else "budget.forecast = 0"
+
+    def draws(self, workspace: Workspace) -> bool:
+        """A forecast always runs simulations."""
+        return True
 
     def key(self, workspace: Workspace) -> str:
         """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
