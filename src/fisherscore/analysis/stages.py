@@ -94,7 +94,7 @@ class ResultStage(Stage):
             workspace.say(f"{self.name}: done already")
             return
         key = self.key(workspace)
-        if self.draws(workspace):
+        if self.draws(workspace) and AnalysisCampaign.training(workspace).is_there:
             AnalysisCampaign.training(workspace).see_same_simulator()
         workspace.say(f"{self.name} ...")
         workspace.out.mkdir(parents=True, exist_ok=True)

@@ -226,6 +226,7 @@ class ClosedFormRecipe(Recipe):
             )
         sims = _thinned(sims, options.seed)
         standardizer, rows = _rows_in_region(sims)
+        warn_if_deterministic(rows)
         fitted = form.fit(rows.u, rows.x)
         return FunctionFit(fitted, standardizer, sims, sims.drawn_at, {"settings": fitted.settings})
 
