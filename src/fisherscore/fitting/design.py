@@ -16,7 +16,7 @@ _MIN_VALUES = 3
 
 
 def usable(sims: Simulations) -> Simulations:
-    """Leave out copies of rows, and rows far from the region; refuse parameters that do not vary by themselves.
+    """Leave out copies of rows, and rows far from the region; refuse data that are all the same.
 
     Args:
         sims: Simulations that all succeeded.
@@ -26,7 +26,6 @@ def usable(sims: Simulations) -> Simulations:
     """
     sims = _without_copies(_near(sims))
     _refuse_constant_data(sims)
-    _refuse_dependent(sims)
     return sims
 
 
@@ -78,8 +77,11 @@ def _refuse_constant_data(sims: Simulations) -> None:
         )
 
 
-def _refuse_dependent(sims: Simulations) -> None:
-    """Refuse parameters that hardly vary, or of which some follow from others."""
+def refuse_dependent(sims: Simulations) -> None:
+    """Refuse parameters that hardly vary, or of which some follow from others.
+
+    Scores that are learned from how data change with parameters need this; regressions on latent scores do not.
+    """
     names = sims.proposal.names
     width = sims.proposal.high - sims.proposal.low
     u = (sims.drawn_at - sims.proposal.low) / width
