@@ -69,7 +69,7 @@ def simulate(
             parameters and with the same seed. It stays known that they were.
         num_checked: Stored records that are run again before a folder is gone on with; they must come out as they are
             stored, to the last bit (for JAX up to rounding), or the simulator has changed. 0 for costly ones.
-        progress: Whether to show a progress bar; None shows one in a terminal.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         The simulations, failures included.
