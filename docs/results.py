@@ -241,6 +241,7 @@ OF_ONE_FILE = {
     "campaigns": ("campaign", results_tables.campaigns),
     "kills": ("kills", results_tables.kills),
     "damage": ("damage", results_tables.damage),
+    "double_precision": ("double_precision", results_tables.double_precision),
     "spectra": ("weak_lensing_spectra", results_tables.spectra),
     "start_up": ("start_up", results_tables.start_up),
     "growth": ("growth", results_speed.growth),
@@ -251,7 +252,8 @@ def of_one_file(name: str) -> str:
     """Write the table of one benchmark, and with which versions it was measured."""
     file, make = OF_ONE_FILE[name]
     text = make(read(file))
-    return text if name == "compare_versions" else with_versions(text, file)  # which names its versions itself
+    # One names its versions itself, the other compares this one with itself.
+    return text if name in ("compare_versions", "double_precision") else with_versions(text, file)
 
 
 TABLES = {
