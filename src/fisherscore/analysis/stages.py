@@ -184,8 +184,8 @@ class Forecast(ResultStage):
         return "" if configuration.num_forecast else "budget.forecast = 0"
 
     def draws(self, workspace: Workspace) -> bool:
-        """A forecast always runs simulations."""
-        return True
+        """A forecast runs simulations, unless it has them from under another prior."""
+        return super().document(workspace) is None
 
     def key(self, workspace: Workspace) -> str:
         """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
