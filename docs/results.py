@@ -136,7 +136,6 @@ def priors() -> str:
     lines = [
         (row["prior"], f"{max(row['nuts']):.3f}", f"{max(row['smc']):.3f}", f"{min(row['control']):.3f}")
         for row in rows
-        for row in rows
     ]
     head = ("prior", "worst C2ST, NUTS", "worst C2ST, SMC", "best C2ST, uniform prior (control)")
     return with_versions(table(head, lines), "priors")
