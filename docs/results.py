@@ -130,6 +130,26 @@ def weak_lensing() -> str:
     return with_versions(f"{text}\n\n{footnotes}", "weak_lensing")
 
 
+def priors() -> str:
+    """Write how posteriors under priors of every form compare with exact ones."""
+    rows = read("priors")["rows"]
+    lines = [
+        (row["prior"], f"{max(row['nuts']):.3f}", f"{max(row['smc']):.3f}", f"{min(row['control']):.3f}")
+        for row in rows
+    ]
+    head = ("prior", "worst C2ST, NUTS", "worst C2ST, SMC", "best C2ST, uniform prior (control)")
+    return with_versions(table(head, lines), "priors")
+
+
+def population_genetics() -> str:
+    """Write how a posterior of a growing population compares with rejection sampling."""
+    document = read("population_genetics")
+    columns = zip(document["names"], document["off_by_sigma"], document["width_ratio"], strict=True)
+    lines = [(name, f"{off:+.2f} σ", f"{ratio:.2f}") for name, off, ratio in columns]
+    lines.append(("free combination, degrees from the known one", f"{document['degrees_from_free']:.1f}", ""))
+    return with_versions(table(("parameter", "mean off by", "width / reference"), lines), "population_genetics")
+
+
 def two_moons() -> str:
     """Write how posteriors with two thin modes compare with exact ones."""
     document = read("two_moons")
@@ -263,6 +283,8 @@ TABLES = {
     "own_estimates": own_estimates,
     "weak_lensing": weak_lensing,
     "two_moons": two_moons,
+    "priors": priors,
+    "population_genetics": population_genetics,
     "forecasts": forecasts,
     "best_fits": best_fits,
     "throughput": throughput,

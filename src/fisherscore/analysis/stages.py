@@ -37,8 +37,7 @@ from ..inference.sampling import sample
 from ..score.fitted import FittedScore
 from .campaigns import AnalysisCampaign, refuse_failures, run_campaigns
 from .configuration import Configuration
-from .forecasts import forecast_result, forecast_table
-from .points import forecast_point
+from .forecasts import forecast_point, forecast_result, forecast_table
 from .report import write_report
 from .trust import constraints_under_prior, fit_or_say_why, own_error_of, precision_of, prior_in_words
 from .workspace import FORECAST_SEED, SAMPLE_SEED, Workspace, digest
@@ -185,8 +184,8 @@ class Forecast(ResultStage):
         return "" if configuration.num_forecast else "budget.forecast = 0"
 
     def draws(self, workspace: Workspace) -> bool:
-        """A forecast always runs simulations."""
-        return True
+        """A forecast runs simulations, unless it has them from under another prior."""
+        return super().document(workspace) is None
 
     def key(self, workspace: Workspace) -> str:
         """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
