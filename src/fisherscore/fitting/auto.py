@@ -70,6 +70,7 @@ def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, 
     if not members:
         raise TrainingError(nothing_learned(rows))
     stack = _stack(members, weights, rows)
+    error = error.with_bias(len(rows))
     scores = first_points(rows).scores(stack)
     information, shrinkage = _unshrunk(scores.T @ scores / len(scores), amplitude)
     known = forms.members or error.covariance.any()

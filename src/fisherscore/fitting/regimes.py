@@ -8,6 +8,8 @@ error is estimated:
 * some: three parts, each left out in turn. Members that help by less than a standard error are dropped.
 * many: one fifth is left out, once. As for some, and weights are scaled to the sum 1 unless the loss rejects that. The
   error is estimated by fits to quarters of the rows, which are cheaper.
+
+With few and some, the sum of the weights is what held-out rows and the spread of fits say (``fitting.size``).
 """
 
 import abc
@@ -21,6 +23,7 @@ from ..potentials.closed_forms import CLOSED_FORMS
 from .cross_validation import CrossValidation, first_points
 from .data import Rows
 from .error_estimate import ErrorEstimate, PartialFit, closed_form_error
+from .size import with_right_size
 
 _MAX_FEW, _MAX_SOME = 5_000, 30_000
 _NUM_QUARTERS = 3
@@ -84,7 +87,8 @@ class Few(Regime):
     num_parts = 5
 
     def _weights(self, validation: CrossValidation) -> np.ndarray:
-        return validation.risk.stack_weights(validation.usable_terms(), validation.edge_noise())
+        weights = validation.risk.stack_weights(validation.usable_terms(), validation.edge_noise())
+        return with_right_size(weights, validation)
 
 
 class Some(Regime):
@@ -93,6 +97,9 @@ class Some(Regime):
     num_parts = 3
 
     def _weights(self, validation: CrossValidation) -> np.ndarray:
+        return with_right_size(self._sparse(validation), validation)
+
+    def _sparse(self, validation: CrossValidation) -> np.ndarray:
         return validation.risk.sparse_weights(validation.usable_terms())
 
 
@@ -106,7 +113,7 @@ class Many(Some):
         return super().split(num_rows, rng)[:1]
 
     def _weights(self, validation: CrossValidation) -> np.ndarray:
-        return validation.risk.with_unit_sum(super()._weights(validation), validation.usable_terms())
+        return validation.risk.with_unit_sum(self._sparse(validation), validation.usable_terms())
 
     def _partial_fits(self, forms: WeighedForms, rows: Rows, rng: np.random.Generator) -> list[PartialFit]:
         """Return what fits to random quarters of the rows say."""
