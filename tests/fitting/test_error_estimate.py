@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fisherscore.fitting.error_estimate import PartialFit, closed_form_error, network_error
+from fisherscore.fitting.error_estimate import ErrorEstimate, PartialFit, closed_form_error, network_error
 
 RNG = np.random.default_rng(0)
 
@@ -26,3 +26,12 @@ def test_networks_tell_the_variance_of_one_of_them():
     scores = [truth + 0.3 * RNG.normal(size=truth.shape) for _ in range(4)]
     assert network_error(scores, truth).total == pytest.approx(1.5 * 0.09, rel=0.05)
     assert network_error(scores[:1], truth).total == 0.0
+
+
+def test_with_many_rows_misfit_counts_beside_the_variance():
+    estimate = ErrorEstimate(0.01, 0.02 * np.eye(2))
+    for num in (100, 10_000):
+        assert estimate.with_bias(num).total == 0.01
+    many = estimate.with_bias(160_000)
+    assert many.total == pytest.approx(0.02)
+    assert many.covariance == pytest.approx(0.04 * np.eye(2))

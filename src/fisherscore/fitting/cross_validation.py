@@ -35,11 +35,6 @@ class CrossValidation:
         return np.concatenate(self.parts)
 
     @property
-    def share(self) -> float:
-        """What share of the rows each fit has seen, where every part is left out in turn."""
-        return 1.0 - 1.0 / len(self.parts)
-
-    @property
     def usable(self) -> list[str]:
         """Closed forms whose scores are finite everywhere."""
         return [n for n, terms in self.terms.items() if terms.finite and np.isfinite(self.scores[n]).all()]
