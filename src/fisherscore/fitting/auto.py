@@ -66,11 +66,10 @@ def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, 
             weights = {n: joined.keep * w for n, w in weights.items()} | joined.weights
             members |= joined.networks
             amplitude = joined.keep * amplitude + joined.weight
-            error = error.scaled(joined.keep**2).plus(joined.error)
+            error = error.scaled(joined.keep**2).plus(joined.error.with_bias(len(rows)))
     if not members:
         raise TrainingError(nothing_learned(rows))
     stack = _stack(members, weights, rows)
-    error = error.with_bias(len(rows))
     scores = first_points(rows).scores(stack)
     information, shrinkage = _unshrunk(scores.T @ scores / len(scores), amplitude)
     known = forms.members or error.covariance.any()

@@ -22,7 +22,8 @@ from ..potentials.base import Potential
 from ..potentials.closed_forms import CLOSED_FORMS
 from .cross_validation import CrossValidation, first_points
 from .data import Rows
-from .error_estimate import ErrorEstimate, PartialFit, closed_form_error
+from .error_estimate import ErrorEstimate, PartialFit, closed_form_error, misfit
+from .implicit_risk import posterior_metric
 from .size import with_right_size
 
 _MAX_FEW, _MAX_SOME = 5_000, 30_000
@@ -69,7 +70,12 @@ class Regime(abc.ABC):
         """Estimate the score error of weighed closed forms; 1 where there are none."""
         if not forms.members:
             return ErrorEstimate(1.0, np.zeros((rows.num_parameters, rows.num_parameters)))
-        return closed_form_error(forms.scores(first_points(rows)), self._partial_fits(forms, rows, rng))
+        points = first_points(rows)
+        members = {name: points.scores(member) for name, member in forms.members.items()}
+        whole = forms.weighted_sum(members, points.u.shape)
+        scatter = closed_form_error(whole, self._partial_fits(forms, rows, rng)).with_bias(len(rows))
+        apart = misfit(list(members.values()), [forms.weights[name] for name in members])
+        return scatter.with_misfit(apart, posterior_metric([whole], rows.num_parameters))
 
     def _partial_fits(self, forms: WeighedForms, rows: Rows, rng: np.random.Generator) -> list[PartialFit]:
         """Return what fits with each part left out say."""
