@@ -289,6 +289,10 @@ def tasks(options: argparse.Namespace) -> list[dict[str, Any]]:
         for k in options.num_simulations
         for s in options.seeds
     ]
+    for v, path in sources.items():
+        for name, number, seed in (case.split(":") for case in options.also):
+            case = {"version": v, "problem": name, "num_simulations": int(number), "seed": int(seed)}
+            made.append({**case, "source": path, "long": options.long})
     return sorted(made, key=lambda t: -COST.get(t["problem"], 1) * (500 + t["num_simulations"] ** 0.7))
 
 
@@ -297,6 +301,7 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=PROBLEMS)
     parser.add_argument("--num-simulations", type=int, nargs="+", default=list(NUMBERS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1000, 1001])
+    parser.add_argument("--also", nargs="+", default=[], metavar="PROBLEM:NUMBER:SEED", help="further fits")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--beside", nargs="+", default=[], metavar="NAME=SOURCES", help="other versions to measure")
     parser.add_argument("--only-beside", action="store_true", help="measure only the other versions")
