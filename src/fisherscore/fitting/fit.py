@@ -1,5 +1,7 @@
 """``fisherscore.fit``: from simulations to a score model, by a recipe."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from .assemble import FitOrigin, assemble
 from .checks import check_failures, check_number, failure_rate, warn_if_badly_learned, warn_if_imprecise
+from .embed import Wanted, embedding_of, summarised
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
@@ -25,11 +28,16 @@ def fit(
     checkpoint: str | Path | None = None,
     allow_failures: bool = False,
     memory: float | None = None,
+    features: Callable[..., Any] | None = None,
+    mask: Any = None,
 ) -> FittedScore:
     """Learn the score ∇θ log p(x | θ) from simulations.
 
     A campaign whose data take more than ``memory`` is not loaded whole: networks are trained on random parts of it in
     turn, ``auto`` on one such part.
+
+    Series of shape (t,) or (t, c) and maps of shape (n, m) or (n, m, c), with c channels, of more than 100 data are first
+    condensed into statistics (powers, moments, wavelets) by ``auto``; the model takes the data themselves.
 
     Args:
         sims: Simulations from :func:`fisherscore.simulate`, :func:`fisherscore.open_campaign` or
@@ -42,6 +50,10 @@ def fit(
         allow_failures: Whether to fit although more than 1 % of the simulations failed. Leaving them out biases the
             score unless they depend on the parameters alone.
         memory: Gigabytes that training may take; None allows half of what is free.
+        features: A function of one observation that gives up to 1,000 numbers, to be used beside the statistics of a
+            series or map, or in place of any other data. It is not saved with the model.
+        mask: For series and maps, true where a pixel is observed, in the shape of one observation. What other pixels
+            hold does not matter, here and wherever the model is used.
 
     Returns:
         The fitted score model, with its own estimate of its error where the recipe makes one.
@@ -58,7 +70,11 @@ def fit(
     chosen = _chosen_recipe(recipe, sims)
     options = FitOptions(as_seed(seed), progress, None if checkpoint is None else Path(checkpoint))
     check_failures(sims, allow_failures=allow_failures)
-    num_bytes = allowed_bytes(memory)
+    given, num_bytes = sims, allowed_bytes(memory)
+    embedding = embedding_of(sims, Wanted(features, mask), automatic=isinstance(chosen, AutoRecipe))
+    if embedding is not None:
+        sims = summarised(sims, embedding)
+        options = replace(options, blocks=embedding.blocks)
     too_large = is_too_large(sims, num_bytes)
     if too_large and checkpoint is not None:
         raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
@@ -68,9 +84,13 @@ def fit(
         else:
             good = sims.ok()
             check_number(len(good))
-            warn_if_imprecise(good)
+            if embedding is None:  # of fields, pixels are centred before they are rounded
+                warn_if_imprecise(good)
             fitted = chosen.fit_function(good, options)
-        model = assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims)))
+        # A campaign that is only read in parts is known by its summaries.
+        source = given if embedding is not None and not is_too_large(given, num_bytes) else fitted.sims
+        origin = FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims))
+        model = assemble(fitted, origin, embedding, source)
     warn_if_badly_learned(model)
     return model
 

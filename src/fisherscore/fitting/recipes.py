@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..errors import ArgumentError
-from ..potentials.base import build
+from ..potentials.base import Fitter, build
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.mixture_density import MixtureDensity
 from ..score.fitted import FittedScore
@@ -25,6 +25,7 @@ from .assemble import FitOrigin, FunctionFit, assemble
 from .auto import fit_stack
 from .checks import refuse_too_few, warn_if_deterministic
 from .data import Rows
+from .field_forms import field_forms
 from .latent_pairs import LatentPairs, latent_pairs
 from .options import FitOptions
 from .train import Monitor, Task, Training, latent_score_loss, train
@@ -287,7 +288,11 @@ class AutoRecipe(Recipe):
         standardizer, rows = _rows_in_region(sims)
         refuse_too_few(rows)
         warn_if_deterministic(rows)
-        fitted = fit_stack(rows, self.closed_forms, self.trainer(rows.data_size), options)
+        forms: dict[str, Fitter] = {name: CLOSED_FORMS[name] for name in self.closed_forms}
+        trainer = self.trainer(rows.data_size)
+        if options.blocks:
+            forms, trainer = field_forms(options.blocks, standardizer.x_scale, self.closed_forms), None
+        fitted = fit_stack(rows, forms, trainer, options)
         details = {
             "weights": fitted.weights,
             "estimated_error": fitted.estimated_error,

@@ -1,0 +1,153 @@
+"""The bank of statistics for maps and series: powers, coherences, moments, wavelets; of pixels, and of mapped pixels."""
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from . import statistics
+from .base import Block, Embedding, register_embedding
+from .field_shape import FieldShape
+from .pixel_map import NUM_KNOTS, fit_pixel_map
+
+# Data up to this number are summaries of their own as well.
+MOST_RAW = 1_000
+_MOST_RINGS, _MOST_POWERS, _COHERENT_RINGS = 96, 240, 8
+# Pixels are standardised, and their map is found, by so many fields.
+_NUM_FIELDS = 500
+
+
+@register_embedding("field_statistics")
+class FieldStatistics(Embedding):
+    """Statistics of a series or a map, with channels or not."""
+
+    centre: Float[Array | np.ndarray, " channels"]
+    scale: Float[Array | np.ndarray, " channels"]
+    knots: Float[Array, "channels knots"]
+    values: Float[Array, "channels knots"]
+    observed: Float[Array, " pixels"]
+    field: FieldShape = eqx.field(static=True)
+    is_masked: bool = eqx.field(static=True)
+
+    @classmethod
+    def laid_out(cls, x_shape: tuple[int, ...], settings: Mapping[str, Any], own: Mapping[str, Any]) -> Self:
+        """Make one with arrays of the right shapes."""
+        del own
+        field = FieldShape.of(x_shape)
+        if field is None:
+            raise ValueError(f"data of shape {x_shape} are neither a series nor a map")
+        channels, masked = field.num_channels, bool(settings["masked"])
+        table = jnp.tile(jnp.arange(float(NUM_KNOTS)), (channels, 1))
+        observed = jnp.ones(int(np.prod(x_shape)) if masked else 0)
+        return cls(np.zeros(channels), np.ones(channels), table, table, observed, field=field, is_masked=masked)
+
+    @classmethod
+    def fit(cls, x: np.ndarray, field: FieldShape, mask: np.ndarray | None) -> Self:
+        """Standardise pixels, and find the map under which fields are the most Gaussian; parameters are not looked at."""
+        some = np.asarray(x[:_NUM_FIELDS], np.float64).reshape(-1, field.num_places, field.num_channels)
+        seen = np.ones((field.num_places, field.num_channels), bool) if mask is None else mask.reshape(some.shape[1:])
+        centre, scale, knots, values = [], [], [], []
+        for channel in range(field.num_channels):
+            pixels = some[:, seen[:, channel], channel]
+            middle, spread = float(pixels.mean()), float(pixels.std())
+            spread = spread if spread > 1e-12 * max(abs(middle), 1e-300) else 1.0
+            table = fit_pixel_map((pixels - middle) / spread)
+            for known, found in zip((centre, scale, knots, values), (middle, spread, *table), strict=True):
+                known.append(found)
+        observed = np.zeros(0) if mask is None else mask.ravel()
+        arrays = [jax.device_put(np.asarray(a, np.float32)) for a in (knots, values, observed)]
+        return cls(np.array(centre), np.array(scale), *arrays, field=field, is_masked=mask is not None)
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return self.field.shape
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Whether there is a mask; all other sizes follow from the shape of the data."""
+        return {"masked": int(self.is_masked)}
+
+    @property
+    def mask(self) -> np.ndarray | None:
+        """Which pixels were observed; None for all."""
+        return np.asarray(self.observed).reshape(self.x_shape) > 0.5 if self.is_masked else None
+
+    def filled(self, x: Any) -> Any:
+        """Put 0 where nothing was observed."""
+        mask = self.mask
+        if mask is None or isinstance(x, jax.core.Tracer) or np.shape(x)[-len(self.x_shape) :] != self.x_shape:
+            return x
+        return np.where(mask, np.asarray(x, np.float64), 0.0)
+
+    def prepared(self, x: Any) -> Any:
+        """Standardise every channel."""
+        if self.field.shape == self.field.places:
+            return (x - self.centre[0]) / self.scale[0]
+        return (x - self.centre) / self.scale
+
+    def of_prepared(self, x: Float[Array, " ..."]) -> Float[Array, " summaries"]:
+        """Compute all statistics of one standardised field."""
+        kinds = self._kinds(x)
+        return statistics.as_numbers(jnp.concatenate([kinds[name] for name in sorted(kinds)]))
+
+    def _kinds(self, x: Array) -> dict[str, Array]:
+        """Compute statistics by kind."""
+        places, channels = self.field.places, self.field.num_channels
+        pixels = jnp.moveaxis(x.reshape(*places, channels), -1, 0)
+        seen = None
+        if self.is_masked:
+            seen = jnp.moveaxis(self.observed.reshape(*places, channels), -1, 0)
+        images = jnp.stack([_mapped(p, k, v) for p, k, v in zip(pixels, self.knots, self.values, strict=True)])
+        pixels, images = statistics.centred(pixels, seen), statistics.centred(images, seen)
+        most = most_rings(channels)
+        kinds: dict[str, Array] = {}
+        if self.field.num_places * channels <= MOST_RAW:
+            kinds["data"] = x.ravel()
+        for name, field in (("pixels", pixels), ("mapped", images)):
+            modes = statistics.transform(field.values, places)
+            kinds[f"power of {name}"] = statistics.ring_powers(modes, places, most)
+            if channels > 1:
+                kinds[f"coherence of {name}"] = statistics.ring_coherences(modes, places, _COHERENT_RINGS)
+            kinds[f"wavelets of {name}"] = statistics.wavelet_statistics(modes, places)
+            kinds[f"cascade of {name}"] = statistics.cascade(field.values, places)
+            kinds[f"moments of {name}"] = statistics.moments(field)
+        kinds["means of blocks"] = statistics.means_of_blocks(pixels.values, places)
+        return kinds
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The kinds of statistics, in their order."""
+        return _blocks(self.field, self.is_masked)
+
+
+def most_rings(num_channels: int) -> int:
+    """Choose how many rings a spectrum may have, so that all spectra together are not too many numbers."""
+    return min(_MOST_RINGS, max(8, _MOST_POWERS // num_channels))
+
+
+@functools.lru_cache(maxsize=16)
+def _blocks(field: FieldShape, is_masked: bool) -> tuple[Block, ...]:
+    """Lay out the statistics without computing any, in the order of their names."""
+    blank = eqx.filter_eval_shape(lambda: FieldStatistics.laid_out(field.shape, {"masked": is_masked}, {}))
+    sizes = eqx.filter_eval_shape(lambda one, x: one._kinds(x), blank, jax.ShapeDtypeStruct(field.shape, np.float32))
+    blocks, start = [], 0
+    for name, size in sorted(sizes.items()):
+        stop = start + math.prod(size.shape)
+        blocks.append(Block(name, start, stop, is_power=name.startswith("power") and not is_masked))
+        start = stop
+    return tuple(blocks)
+
+
+def _mapped(pixels: Array, knots: Array, values: Array) -> Array:
+    """Map pixels: linear between knots, and like a logarithm beyond them."""
+    inside = jnp.interp(pixels, knots, values)
+    rises = (values[1] - values[0]) / (knots[1] - knots[0]), (values[-1] - values[-2]) / (knots[-1] - knots[-2])
+    before, after = jnp.minimum(pixels - knots[0], 0.0), jnp.maximum(pixels - knots[-1], 0.0)
+    return inside + jnp.arcsinh(rises[0] * before) + jnp.arcsinh(rises[1] * after)
