@@ -1,4 +1,4 @@
-"""Large data are summarised before anything is fitted: which summaries, and simulations that hold them in place of x."""
+"""Large data are summarised before anything is fitted: by which summaries, and simulations that hold these as x."""
 
 import math
 from collections.abc import Callable, Iterator

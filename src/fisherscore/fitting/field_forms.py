@@ -9,15 +9,15 @@ from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.condensed import CondensedFitter, PartFitter, PowerFitter
 from ..summaries.base import Block
 
-# Fitted to condensed summaries; the others were never of more use on the fields this was tried on.
-_CONDENSED_FORMS = ("location_scale", "quasi_score")
+# Fitted to condensed summaries; the others were hardly of more use on the fields this was tried on.
+_CONDENSED_FORMS = ("location_scale",)
 
 
 def field_forms(blocks: Sequence[Block], scale: np.ndarray, names: Sequence[str]) -> dict[str, Fitter]:
     """Give the closed forms to try by name, of those that are named; ``scale`` is that of every standardised summary.
 
-    Powers get gamma distributions. Data themselves get every closed form that is for so many. All kinds that are
-    statistics of the same pixels are condensed together, and features of the user's by themselves and with the others.
+    Powers get gamma distributions. Data and features as they are get every closed form that is for so many. All kinds
+    that are statistics of the same pixels are condensed together, and features by themselves and with the others.
     """
     forms: dict[str, Fitter] = {}
     for block in blocks:

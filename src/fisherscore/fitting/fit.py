@@ -36,8 +36,8 @@ def fit(
     A campaign whose data take more than ``memory`` is not loaded whole: networks are trained on random parts of it in
     turn, ``auto`` on one such part.
 
-    Series of shape (t,) or (t, c) and maps of shape (n, m) or (n, m, c), with c channels, of more than 100 data are first
-    condensed into statistics (powers, moments, wavelets) by ``auto``; the model takes the data themselves.
+    Series of shape (t,) or (t, c) and maps of shape (n, m) or (n, m, c), with c channels, of more than 100 data are
+    first condensed into statistics (powers, moments, wavelets) by ``auto``; the model takes the data themselves.
 
     Args:
         sims: Simulations from :func:`fisherscore.simulate`, :func:`fisherscore.open_campaign` or

@@ -27,7 +27,7 @@ _NUM_QUARTERS = 3
 
 @dataclass(frozen=True, eq=False)
 class WeighedForms:
-    """Closed forms fitted to all rows, with their weights, the cross-validation that chose these, and what fits them."""
+    """Closed forms fitted to all rows, their weights, the cross-validation that chose these, and what fits them."""
 
     members: dict[str, Potential]
     weights: dict[str, float]

@@ -1,4 +1,4 @@
-"""The bank of statistics for maps and series: powers, coherences, moments, wavelets; of pixels, and of mapped pixels."""
+"""The bank of statistics for maps and series: powers, moments, wavelets; of pixels, and of mapped pixels."""
 
 import functools
 import math
@@ -49,7 +49,7 @@ class FieldStatistics(Embedding):
 
     @classmethod
     def fit(cls, x: np.ndarray, field: FieldShape, mask: np.ndarray | None) -> Self:
-        """Standardise pixels, and find the map under which fields are the most Gaussian; parameters are not looked at."""
+        """Standardise pixels, and find the map under which fields are the most Gaussian, whatever the parameters."""
         some = np.asarray(x[:_NUM_FIELDS], np.float64).reshape(-1, field.num_places, field.num_channels)
         seen = np.ones((field.num_places, field.num_channels), bool) if mask is None else mask.reshape(some.shape[1:])
         centre, scale, knots, values = [], [], [], []

@@ -101,7 +101,7 @@ def _is_traceable(function: Callable[..., Any], shape: tuple[int, ...], num: int
     try:
         with single_precision():
             given = jax.eval_shape(function, jax.ShapeDtypeStruct(shape, np.float32))
-    except Exception:  # whatever a function of NumPy says to a tracer
+    except Exception:  # noqa: BLE001  whatever a function of NumPy says to a tracer
         return False
     return len(jax.tree.leaves(given)) == 1 and int(np.prod(jax.tree.leaves(given)[0].shape)) == num
 

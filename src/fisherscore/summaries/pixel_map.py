@@ -14,7 +14,7 @@ NUM_KNOTS = 65
 _NUM_ROUNDS = 20
 _MOST_PIXELS = 16_384
 # Quantiles are taken as far out as this, or as the number of pixels allows.
-_FARTHEST = 3.2
+_FARTHEST, _FARTHEST_KNOT = 4.0, 3.5
 
 
 def fit_pixel_map(fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -46,9 +46,9 @@ def fit_pixel_map(fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _knots(quantiles: np.ndarray) -> np.ndarray:
-    """Lay knots where a normal of pooled quantiles would have equal steps."""
-    steps = ndtr(np.linspace(-3.0, 3.0, NUM_KNOTS))
-    return np.unique(np.quantile(quantiles, steps))
+    """Lay knots from the smallest to the largest, where a normal of pooled quantiles would have equal steps."""
+    steps = ndtr(np.linspace(-_FARTHEST_KNOT, _FARTHEST_KNOT, NUM_KNOTS - 2))
+    return np.unique(np.quantile(quantiles, [0.0, *steps, 1.0]))
 
 
 def _averages(quantiles: np.ndarray, targets: np.ndarray, knots: np.ndarray) -> np.ndarray:
