@@ -32,37 +32,39 @@ def test_the_score_of_a_gaussian_field_is_met_and_known_to_be(model):
 
 
 def test_a_log_normal_field_is_mapped_to_a_gaussian_one():
-    problem = fs.problems.lognormal_field(SIDE)
-    model = fs.fit(fs.simulate(problem.simulator, problem.proposal, 1_200, seed=1_002))
+    problem = fs.problems.lognormal_field(32)
+    model = fs.fit(fs.simulate(problem.simulator, problem.proposal, 1_500, seed=1_002))
     assert fs.accuracy.score_error(model, problem, num_pairs=2_000).mean < 0.12
     assert model.weights["power of mapped"] > 0.5 > model.weights.get("power of pixels", 0.0)
 
 
 def test_every_use_takes_the_map_itself(model, sims):
-    x, theta = sims.x[0], sims.theta[0]
+    theta = np.array([0.0, 2.0])
+    x = PROBLEM.simulator.draw(theta, seed=1_007)
     assert model.x_shape == (SIDE, SIDE)
     assert model.score(theta, sims.x[:7]).shape == (7, 2)
     estimate = fs.maximum_likelihood(model, x)
     assert np.all(np.abs(estimate.theta - theta) < 6 * np.sqrt(np.diag(np.linalg.inv(PROBLEM.fisher(theta)))))
-    posterior = fs.sample(model, x, num_samples=200, num_chains=2, seed=1)
-    assert posterior.samples.shape[-1] == 2
+    posterior = fs.sample(model, x, num_samples=600, num_chains=2, seed=1)
+    assert posterior.chains.shape[-1] == 2
     summary = fs.compress(model, theta0=[0.0, 2.0])
     assert summary(sims.x[:5]).shape == (5, 2)
     test = fs.simulate(PROBLEM.simulator, PROBLEM.proposal, 400, seed=1_003)
     assert fs.diagnose(model, test).checks
     assert np.shape(model.rarity(sims.x[:4])) == (4,)
-    draws = fs.sample(model, sims.x[:3], iid=True, num_samples=100, num_chains=1, seed=2)
-    assert draws.samples.shape[-1] == 2
+    several = PROBLEM.simulator.draw(np.tile(theta, (3, 1)), seed=1_008)
+    draws = fs.sample(model, several, iid=True, num_samples=600, num_chains=2, seed=2)
+    assert draws.chains.shape[-1] == 2
     both = fs.combine(model, model)
     np.testing.assert_allclose(both.score(theta, (x, x)), 2 * model.score(theta, x), rtol=1e-4)
 
 
 def test_forecasts_agree_with_the_exact_matrix(model):
     theta0 = np.array([0.0, 2.0])
-    forecast = fs.forecast(model, PROBLEM.simulator, theta0, num_simulations=3_000, seed=1_004)
+    forecast = fs.forecast(model, theta0, PROBLEM.simulator, num_simulations=20_000, seed=1_004)
     exact = PROBLEM.fisher(theta0)
-    relative = np.linalg.det(np.asarray(forecast.fisher.matrix)) / np.linalg.det(exact)
-    assert 0.85 < relative < 1.12
+    # The bound claims no more than there is, up to its noise; the plug-in of so few simulations is too small.
+    assert 0.85 < np.linalg.det(forecast.fisher_bound) / np.linalg.det(exact) < 1.05
 
 
 def test_traced_scores_are_those_of_arrays(model, sims):
@@ -137,6 +139,52 @@ def test_series_with_channels_and_without(num_channels):
     scores = np.asarray(model.score(theta, x))
     error = np.mean(np.sum((scores - exact) ** 2 / np.mean(exact**2, axis=0), axis=1)) / 2
     assert error < (0.1 if num_channels == 1 else 0.35)
+
+
+def _exact_masked_score(theta, x, mask, noise=0.1):
+    """Give the score of the observed pixels of a Gaussian field, by their covariance matrix, in double precision."""
+    side = len(mask)
+    each = np.fft.fftfreq(side, 1 / side)
+    wave = np.hypot(each[:, None], each)
+    logs = np.log(np.where(wave > 0, wave, 4.0) / 4.0)
+    places = np.argwhere(mask)
+    lag = tuple(((places[:, None] - places) % side).transpose(2, 0, 1))
+    scores = []
+    for (a, slope), field in zip(theta, x, strict=True):
+        signal = np.where(wave > 0, np.exp(a - slope * logs), 0.0)
+        covariance, *moved = (np.fft.ifft2(p).real[lag] for p in (signal + noise, signal, -logs * signal))
+        inverse = np.linalg.inv(covariance)
+        z = inverse @ field[mask]
+        scores.append([0.5 * (z @ m @ z - np.sum(inverse * m)) for m in moved])
+    return np.array(scores)
+
+
+def test_a_quarter_of_the_pixels_may_be_missing():
+    mask = np.ones((SIDE, SIDE), bool)
+    mask.ravel()[np.random.default_rng(1_009).permutation(SIDE**2)[: SIDE**2 // 4]] = False
+    sims = fs.simulate(PROBLEM.simulator, PROBLEM.proposal, 2_000, seed=1_010)
+    model = fs.fit(fs.from_table(sims.theta, np.where(mask, sims.x, 0.0), PROBLEM.proposal), mask=mask)
+    test = fs.simulate(PROBLEM.simulator, PROBLEM.proposal, 300, seed=1_011)
+    exact = _exact_masked_score(test.theta, test.x, mask)
+    precision = np.linalg.inv(exact.T @ exact / len(exact))
+
+    def error(model, x):
+        missed = np.asarray(model.score(test.theta, x), np.float64) - exact
+        return np.einsum("ni,ij,nj->n", missed, precision, missed).mean() / 2
+
+    hidden = np.where(mask, test.x, np.nan)
+    assert error(model, hidden) < 0.05
+    np.testing.assert_array_equal(model.score(test.theta, hidden), model.score(test.theta, np.where(mask, test.x, 7.0)))
+    # The control: a model that is not told what is missing cannot undo how the mask mixes modes.
+    untold = fs.fit(fs.from_table(sims.theta, np.where(mask, sims.x, 0.0), PROBLEM.proposal))
+    assert error(untold, np.where(mask, test.x, 0.0)) > 0.1
+
+
+def test_nan_that_was_not_declared_is_refused_with_a_way_out():
+    simulator = fs.from_python(lambda theta, rng: np.where(np.eye(12) > 0, np.nan, rng.normal(size=(12, 12))))
+    sims = fs.simulate(simulator, PROBLEM.proposal, 20, seed=1)
+    with pytest.raises(fs.ArgumentError, match="missing by design.*pass mask="):
+        fs.fit(sims)
 
 
 @pytest.mark.parametrize(

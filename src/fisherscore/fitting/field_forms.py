@@ -34,7 +34,7 @@ def field_forms(blocks: Sequence[Block], scale: np.ndarray, names: Sequence[str]
     return forms
 
 
-_AS_THEY_ARE = ("data", "features", "embedding")
+_AS_THEY_ARE = ("data", "features")
 
 
 def _groups(blocks: Sequence[Block]) -> dict[str, list[Block]]:
@@ -44,7 +44,7 @@ def _groups(blocks: Sequence[Block]) -> dict[str, list[Block]]:
         "mapped pixels": [b for b in blocks if b.name.endswith("of mapped")],
         "scales": [b for b in blocks if b.name in ("cascade of pixels", "power of pixels", "moments of pixels")],
         "places": [b for b in blocks if b.name == "means of blocks"],
-        "features": [b for b in blocks if b.name in ("features", "embedding")],
+        "features": [b for b in blocks if b.name == "features"],
     }
     if groups["features"] and groups["pixels"]:
         groups["features and pixels"] = groups["features"] + groups["pixels"]

@@ -270,9 +270,7 @@ def _save(model: FittedScore, path: str | Path) -> None:
     write_folder(path, _KIND, fields, arrays)
 
 
-def load(
-    path: str | Path, *, features: Callable[..., Any] | None = None, embedding: eqx.Module | None = None
-) -> FittedScore:
+def load(path: str | Path, *, features: Callable[..., Any] | None = None) -> FittedScore:
     """Read a model that ``model.save(path)`` wrote.
 
     Nothing is unpickled, and everything in the folder is checked.
@@ -280,8 +278,6 @@ def load(
     Args:
         path: The folder.
         features: For a model that was fitted with ``features=``, the same function: functions are not saved.
-        embedding: For a model that was fitted with ``embedding=``, a module of the same structure: its weights are
-            saved, what it does with them is not.
 
     Returns:
         The model; its scores are the same to the last bit.
@@ -293,8 +289,7 @@ def load(
     fisherscore.errors.ModelFolderError: path: expected a folder written by fisherscore, but no/where is no folder.
     """
     folder = as_folder(path)
-    own = {"features": features, "embedding": embedding}
-    return read_whole(folder, _KIND, lambda: _load(folder, own))
+    return read_whole(folder, _KIND, lambda: _load(folder, {"features": features}))
 
 
 @in_single_precision

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from . import statistics
+from . import statistics, weighting
 from .base import Block, Embedding, register_embedding
 from .field_shape import FieldShape
 from .pixel_map import NUM_KNOTS, fit_pixel_map
@@ -32,6 +32,7 @@ class FieldStatistics(Embedding):
     knots: Float[Array, "channels knots"]
     values: Float[Array, "channels knots"]
     observed: Float[Array, " pixels"]
+    powers: Float[Array, "kinds ..."]
     field: FieldShape = eqx.field(static=True)
     is_masked: bool = eqx.field(static=True)
 
@@ -45,7 +46,9 @@ class FieldStatistics(Embedding):
         channels, masked = field.num_channels, bool(settings["masked"])
         table = jnp.tile(jnp.arange(float(NUM_KNOTS)), (channels, 1))
         observed = jnp.ones(int(np.prod(x_shape)) if masked else 0)
-        return cls(np.zeros(channels), np.ones(channels), table, table, observed, field=field, is_masked=masked)
+        powers = jnp.ones((2 * channels if masked else 0, *half_plane(field.places)))
+        arrays = (table, table, observed, powers)
+        return cls(np.zeros(channels), np.ones(channels), *arrays, field=field, is_masked=masked)
 
     @classmethod
     def fit(cls, x: np.ndarray, field: FieldShape, mask: np.ndarray | None) -> Self:
@@ -61,7 +64,10 @@ class FieldStatistics(Embedding):
             for known, found in zip((centre, scale, knots, values), (middle, spread, *table), strict=True):
                 known.append(found)
         observed = np.zeros(0) if mask is None else mask.ravel()
-        arrays = [jax.device_put(np.asarray(a, np.float32)) for a in (knots, values, observed)]
+        powers = np.zeros((0, *half_plane(field.places)))
+        if mask is not None:
+            powers = _typical_powers(some, seen, field, np.array([centre, scale]), np.array([knots, values]))
+        arrays = [jax.device_put(np.asarray(a, np.float32)) for a in (knots, values, observed, powers)]
         return cls(np.array(centre), np.array(scale), *arrays, field=field, is_masked=mask is not None)
 
     @property
@@ -110,7 +116,15 @@ class FieldStatistics(Embedding):
         kinds: dict[str, Array] = {}
         if self.field.num_places * channels <= MOST_RAW:
             kinds["data"] = x.ravel()
-        for name, field in (("pixels", pixels), ("mapped", images)):
+        for number, (name, field) in enumerate((("pixels", pixels), ("mapped", images))):
+            if seen is not None:
+                powers = self.powers[number * channels : (number + 1) * channels]
+                weighted = jnp.stack(
+                    [weighting.weighted(*each) for each in zip(field.values, powers, seen, strict=True)]
+                )
+                kinds[f"power of weighted {name}"] = statistics.ring_powers(
+                    statistics.transform(weighted, places), places, most
+                )
             modes = statistics.transform(field.values, places)
             kinds[f"power of {name}"] = statistics.ring_powers(modes, places, most)
             if channels > 1:
@@ -127,6 +141,26 @@ class FieldStatistics(Embedding):
         return _blocks(self.field, self.is_masked)
 
 
+def _typical_powers(
+    some: np.ndarray, seen: np.ndarray, field: FieldShape, standard: np.ndarray, tables: np.ndarray
+) -> np.ndarray:
+    """Estimate the power of pixels, and of mapped pixels, of every channel of fields (n, places, channels)."""
+    powers: list[list[np.ndarray]] = [[], []]
+    for channel in range(field.num_channels):
+        mask = seen[:, channel].reshape(field.places)
+        pixels = (some[:, :, channel] - standard[0, channel]) / standard[1, channel]
+        images = np.interp(pixels, tables[0, channel], tables[1, channel])
+        for kind, values in zip(powers, (pixels, images), strict=True):
+            filled = np.where(mask, values.reshape(-1, *field.places), 0.0)
+            kind.append(weighting.typical_power(filled, mask))
+    return np.stack(powers[0] + powers[1])
+
+
+def half_plane(places: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the shape of the modes of a real Fourier transform."""
+    return (*places[:-1], places[-1] // 2 + 1)
+
+
 def most_rings(num_channels: int) -> int:
     """Choose how many rings a spectrum may have, so that all spectra together are not too many numbers."""
     return min(_MOST_RINGS, max(8, _MOST_POWERS // num_channels))
@@ -140,7 +174,7 @@ def _blocks(field: FieldShape, is_masked: bool) -> tuple[Block, ...]:
     blocks, start = [], 0
     for name, size in sorted(sizes.items()):
         stop = start + math.prod(size.shape)
-        blocks.append(Block(name, start, stop, is_power=name.startswith("power") and not is_masked))
+        blocks.append(Block(name, start, stop, is_power=name.startswith("power of weighted" if is_masked else "power")))
         start = stop
     return tuple(blocks)
 

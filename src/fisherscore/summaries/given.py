@@ -53,7 +53,7 @@ class GivenFeatures(Embedding):
                 "features: the model was fitted with a function of the user's, which is not saved with it. Pass the "
                 "same one: fisherscore.load(path, features=...)."
             )
-        made = cls.of(own["features"], np.zeros(x_shape))
+        made = cls.of(own["features"], np.random.default_rng(0).normal(size=x_shape) ** 2 + 0.1)
         if made.num != settings["num_features"]:
             raise ArgumentError(
                 f"features: expected the function of the fit, which gives {settings['num_features']} numbers; this "
