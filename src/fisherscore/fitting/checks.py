@@ -47,8 +47,8 @@ def check_failures(sims: Simulations, *, allow_failures: bool) -> None:
         )
     if set(counts) == {"nonfinite"}:
         text += (
-            " Where pixels of a series or map are missing by design, let the simulator give any number there, such as 0, "
-            "and pass mask= to fisherscore.fit."
+            " Where pixels of a series or map are missing by design, let the simulator give any number there, such as "
+            "0, and pass mask= to fisherscore.fit."
         )
     if rate > MAX_FAILURE_RATE and not allow_failures:
         raise ArgumentError(text + " Repair the simulator, or pass allow_failures=True.")
