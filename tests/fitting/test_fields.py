@@ -133,7 +133,7 @@ def _exact_series_score(theta, x):
 @pytest.mark.parametrize("num_channels", [1, 2])
 def test_series_with_channels_and_without(num_channels):
     proposal, theta, x = _series(num_channels, 1_005)
-    model = fs.fit(fs.from_table(theta, x, proposal))
+    model = fs.fit(fs.from_table(theta, x, proposal), recipe=fs.AutoRecipe(network=None))
     _, theta, x = _series(num_channels, 1_006)
     exact = _exact_series_score(theta, x if num_channels == 1 else x[..., 0])
     scores = np.asarray(model.score(theta, x))

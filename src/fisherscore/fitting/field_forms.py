@@ -34,7 +34,13 @@ def field_forms(blocks: Sequence[Block], scale: np.ndarray, names: Sequence[str]
     return forms
 
 
-_AS_THEY_ARE = ("data", "features")
+_AS_THEY_ARE = ("data", "series", "features")
+
+
+def may_have_network(blocks: Sequence[Block]) -> bool:
+    """Say whether a network is tried: on vectors of numbers that may be no series at all, and on features alone."""
+    kinds = {block.name for block in blocks}
+    return "series" in kinds or kinds == {"features"}
 
 
 def _groups(blocks: Sequence[Block]) -> dict[str, list[Block]]:

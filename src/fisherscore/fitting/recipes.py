@@ -25,7 +25,7 @@ from .assemble import FitOrigin, FunctionFit, assemble
 from .auto import fit_stack
 from .checks import refuse_too_few, warn_if_deterministic
 from .data import Rows
-from .field_forms import field_forms
+from .field_forms import field_forms, may_have_network
 from .latent_pairs import LatentPairs, latent_pairs
 from .options import FitOptions
 from .train import Monitor, Task, Training, latent_score_loss, train
@@ -242,7 +242,7 @@ class AutoRecipe(Recipe):
     Args:
         closed_forms: Names of the closed forms to try.
         density: Trains networks for up to 30 data; None trains none.
-        network: The network for larger data; None trains none.
+        network: The network for larger data but maps and long series; None trains none.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.poisson_counts()
@@ -291,7 +291,8 @@ class AutoRecipe(Recipe):
         forms: dict[str, Fitter] = {name: CLOSED_FORMS[name] for name in self.closed_forms}
         trainer = self.trainer(rows.data_size)
         if options.blocks:
-            forms, trainer = field_forms(options.blocks, standardizer.x_scale, self.closed_forms), None
+            forms = field_forms(options.blocks, np.asarray(standardizer.x_scale), self.closed_forms)
+            trainer = trainer if may_have_network(options.blocks) else None
         fitted = fit_stack(rows, forms, trainer, options)
         details = {
             "weights": fitted.weights,

@@ -177,7 +177,10 @@ class ClosedForm(Potential):
 class Fitter(Protocol):
     """What fits a closed form: a class of them, or something that knows more of the data."""
 
-    max_data: Any  # the largest data it is for
+    @property
+    def max_data(self) -> int:
+        """The largest data it is for."""
+        ...
 
     def fit(self, points: Points, rows: np.ndarray) -> ClosedForm:
         """Fit standardised rows (n, d) drawn at points."""

@@ -55,20 +55,21 @@ class FieldStatistics(Embedding):
         """Standardise pixels, and find the map under which fields are the most Gaussian, whatever the parameters."""
         some = np.asarray(x[:_NUM_FIELDS], np.float64).reshape(-1, field.num_places, field.num_channels)
         seen = np.ones((field.num_places, field.num_channels), bool) if mask is None else mask.reshape(some.shape[1:])
-        centre, scale, knots, values = [], [], [], []
+        found: list[list[Any]] = [[], [], [], []]
         for channel in range(field.num_channels):
             pixels = some[:, seen[:, channel], channel]
             middle, spread = float(pixels.mean()), float(pixels.std())
             spread = spread if spread > 1e-12 * max(abs(middle), 1e-300) else 1.0
             table = fit_pixel_map((pixels - middle) / spread)
-            for known, found in zip((centre, scale, knots, values), (middle, spread, *table), strict=True):
-                known.append(found)
+            for known, number in zip(found, (middle, spread, *table), strict=True):
+                known.append(number)
+        centre, scale, knots, values = map(np.array, found)
         observed = np.zeros(0) if mask is None else mask.ravel()
         powers = np.zeros((0, *half_plane(field.places)))
         if mask is not None:
-            powers = _typical_powers(some, seen, field, np.array([centre, scale]), np.array([knots, values]))
-        arrays = [jax.device_put(np.asarray(a, np.float32)) for a in (knots, values, observed, powers)]
-        return cls(np.array(centre), np.array(scale), *arrays, field=field, is_masked=mask is not None)
+            powers = _typical_powers(some, seen, field, np.stack([centre, scale]), np.stack([knots, values]))
+        arrays: list[Any] = [jax.device_put(np.asarray(a, np.float32)) for a in (knots, values, observed, powers)]
+        return cls(centre, scale, arrays[0], arrays[1], arrays[2], arrays[3], field, mask is not None)
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -111,12 +112,12 @@ class FieldStatistics(Embedding):
         if self.is_masked:
             seen = jnp.moveaxis(self.observed.reshape(*places, channels), -1, 0)
         images = jnp.stack([_mapped(p, k, v) for p, k, v in zip(pixels, self.knots, self.values, strict=True)])
-        pixels, images = statistics.centred(pixels, seen), statistics.centred(images, seen)
+        centred = {"pixels": statistics.centred(pixels, seen), "mapped": statistics.centred(images, seen)}
         most = most_rings(channels)
         kinds: dict[str, Array] = {}
         if self.field.num_places * channels <= MOST_RAW:
-            kinds["data"] = x.ravel()
-        for number, (name, field) in enumerate((("pixels", pixels), ("mapped", images))):
+            kinds["series" if x.ndim == 1 else "data"] = x.ravel()
+        for number, (name, field) in enumerate(centred.items()):
             if seen is not None:
                 powers = self.powers[number * channels : (number + 1) * channels]
                 weighted = jnp.stack(
@@ -132,7 +133,7 @@ class FieldStatistics(Embedding):
             kinds[f"wavelets of {name}"] = statistics.wavelet_statistics(modes, places)
             kinds[f"cascade of {name}"] = statistics.cascade(field.values, places)
             kinds[f"moments of {name}"] = statistics.moments(field)
-        kinds["means of blocks"] = statistics.means_of_blocks(pixels.values, places)
+        kinds["means of blocks"] = statistics.means_of_blocks(centred["pixels"].values, places)
         return kinds
 
     @property
@@ -170,7 +171,7 @@ def most_rings(num_channels: int) -> int:
 def _blocks(field: FieldShape, is_masked: bool) -> tuple[Block, ...]:
     """Lay out the statistics without computing any, in the order of their names."""
     blank = eqx.filter_eval_shape(lambda: FieldStatistics.laid_out(field.shape, {"masked": is_masked}, {}))
-    sizes = eqx.filter_eval_shape(lambda one, x: one._kinds(x), blank, jax.ShapeDtypeStruct(field.shape, np.float32))
+    sizes = eqx.filter_eval_shape(lambda one: one._kinds(jnp.zeros(field.shape)), blank)
     blocks, start = [], 0
     for name, size in sorted(sizes.items()):
         stop = start + math.prod(size.shape)

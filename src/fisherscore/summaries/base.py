@@ -3,7 +3,7 @@
 import abc
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import equinox as eqx
 import jax
@@ -32,6 +32,11 @@ class Block(NamedTuple):
 
 class Embedding(eqx.Module):
     """Base of all summaries: x of one observation to a vector."""
+
+    @classmethod
+    @abc.abstractmethod
+    def laid_out(cls, x_shape: tuple[int, ...], settings: Mapping[str, Any], own: Mapping[str, Any]) -> Self:
+        """Make one with arrays of the right shapes; ``own`` holds what is the user's and not saved."""
 
     @property
     @abc.abstractmethod

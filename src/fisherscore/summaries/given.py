@@ -80,7 +80,7 @@ class GivenFeatures(Embedding):
         """Call the function, on the host where it is none of JAX."""
         if self.in_jax:
             return jnp.ravel(self.function(x))
-        shape = jax.ShapeDtypeStruct((self.num,), np.float32)
+        shape: Any = jax.eval_shape(lambda: jnp.zeros(self.num, np.float32))
         return jax.pure_callback(self._on_host, shape, x, vmap_method="sequential")
 
     def of_rows(self, x: np.ndarray) -> np.ndarray:
@@ -100,7 +100,7 @@ def _is_traceable(function: Callable[..., Any], shape: tuple[int, ...], num: int
     """Say whether JAX can trace a function."""
     try:
         with single_precision():
-            given = jax.eval_shape(function, jax.ShapeDtypeStruct(shape, np.float32))
+            given = jax.eval_shape(lambda: function(jnp.zeros(shape, np.float32)))
     except Exception:  # noqa: BLE001  whatever a function of NumPy says to a tracer
         return False
     return len(jax.tree.leaves(given)) == 1 and int(np.prod(jax.tree.leaves(given)[0].shape)) == num
