@@ -51,8 +51,11 @@ class FitOrigin:
 def assemble(
     fitted: FunctionFit, origin: FitOrigin, embedding: Embedding | None = None, sims: Simulations | None = None
 ) -> FittedScore:
-    """Make a model of a fitted function; of an embedding, with the simulations that hold what was summarised."""
-    fingerprint = (fitted.sims if sims is None else sims).fingerprint()
+    """Make a model of a fitted function; of an embedding, with the simulations that hold what was summarised.
+
+    Without these, as for a campaign that is only read in parts, the data are known by their summaries.
+    """
+    fingerprint = (fitted.sims if sims is None or embedding is None else sims).fingerprint()
     sims = fitted.sims
     return FittedScore(
         function=fitted.function,

@@ -66,7 +66,8 @@ class Description:
             check_description(function, len(names), num_data, num_bytes)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFolderError(f"{path}: the network cannot be laid out: {error}.") from None
-        return cls(names, units, x_shape, full_whitening, function, summaries, num_data)
+        shapes = {"x_shape": x_shape, "full_whitening": full_whitening, "num_data": num_data}
+        return cls(names, units, function=function, summaries=summaries, **shapes)
 
     def skeleton(self, path: Path) -> Any:
         """Lay out the function's arrays without making them."""

@@ -69,7 +69,8 @@ class FieldStatistics(Embedding):
         if mask is not None:
             powers = _typical_powers(some, seen, field, np.stack([centre, scale]), np.stack([knots, values]))
         arrays: list[Any] = [jax.device_put(np.asarray(a, np.float32)) for a in (knots, values, observed, powers)]
-        return cls(centre, scale, arrays[0], arrays[1], arrays[2], arrays[3], field, mask is not None)
+        rest: dict[str, Any] = {"field": field, "is_masked": mask is not None}
+        return cls(centre, scale, *arrays, **rest)
 
     @property
     def x_shape(self) -> tuple[int, ...]:
