@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._support.progress import noted
 from ..errors import TrainingError
 from ..potentials.base import Fitter, Potential
 from ..potentials.stack import Stack
@@ -108,6 +109,7 @@ def _screened(rows: Rows, closed_forms: Mapping[str, Fitter], rng: np.random.Gen
 def _weighed_forms(rows: Rows, forms: Mapping[str, Fitter], rng: np.random.Generator) -> WeighedForms:
     """Fit closed forms to all rows, weigh them by cross-validation, and keep those with weight."""
     regime = regime_of(len(rows))
+    noted(f"closed forms, {len(rows):,} simulations")
     fitted: dict[str, Potential] = {name: form.fit(rows.points, rows.x) for name, form in forms.items()}
     validation = cross_validate(rows, forms, regime.split(len(rows), rng))
     weights = regime.weights(validation)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._support.progress import noted
 from ..potentials.base import ClosedForm, Fitter
 from ..potentials.points import Points
 from .data import Rows
@@ -59,7 +60,8 @@ def cross_validate(rows: Rows, forms: Mapping[str, Fitter], parts: list[np.ndarr
     Where they are fitted to all rows first, these fits start from there.
     """
     fits: dict[str, list[ClosedForm]] = {name: [] for name in forms}
-    for part in parts:
+    for number, part in enumerate(parts, 1):
+        noted(f"closed forms, part {number} of {len(parts)} left out")
         rest = rows.without(part)
         points = Points(rest.u, whole=rows.points)
         for name, form in forms.items():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.progress import noted
 from ..errors import ArgumentError
 from ..potentials.location_scale import LocationScale
 from ..simulation.records import Records
@@ -61,6 +62,7 @@ def embedding_of(sims: Simulations, wanted: Wanted, *, automatic: bool) -> Embed
 
 def summarised(sims: Simulations, embedding: Embedding) -> Simulations:
     """Give simulations, in memory, whose data are summaries; those of a campaign are read a part at a time."""
+    noted(f"statistics of {len(sims):,} simulations")
     pieces = [_summarised(records, embedding) for records in _parts(sims)]
     records = pieces[0] if len(pieces) == 1 else _joined(pieces)
     return replace(sims, store=MemoryStore(records))

@@ -7,6 +7,7 @@ from typing import Any
 
 from .._support.arguments import as_seed
 from .._support.precision import single_precision
+from .._support.progress import working
 from ..errors import ArgumentError
 from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
@@ -43,7 +44,7 @@ def fit(
             :func:`fisherscore.from_table`.
         recipe: ``"auto"``, the best we have; ``"paper"``, the paper's estimator; or a recipe object.
         seed: Seed of everything random in the fit. Same seed, same machine, same model.
-        progress: Whether to show a progress bar; None shows one in a terminal.
+        progress: Whether to show how far the fit is; None shows what takes more than a moment.
         checkpoint: Folder in which the state of the training is kept; a fit that was stopped goes on from there.
         allow_failures: Whether to fit although more than 1 % of the simulations failed. Leaving them out biases the
             score unless they depend on the parameters alone.
@@ -65,10 +66,10 @@ def fit(
     options = FitOptions(as_seed(seed), progress, None if checkpoint is None else Path(checkpoint))
     check_failures(sims, allow_failures=allow_failures)
     num_bytes = allowed_bytes(memory)
-    embedding = embedding_of(sims, Wanted(features, mask), automatic=isinstance(chosen, AutoRecipe))
-    source, options = _summaries(sims, embedding, options)
-    too_large = _is_read_in_parts(source, num_bytes, options)
-    with single_precision():
+    with working("fit", progress), single_precision():
+        embedding = embedding_of(sims, Wanted(features, mask), automatic=isinstance(chosen, AutoRecipe))
+        source, options = _summaries(sims, embedding, options)
+        too_large = _is_read_in_parts(source, num_bytes, options)
         if too_large:
             fitted = fit_in_parts(chosen, source, num_bytes, options)
         else:
