@@ -43,6 +43,16 @@ def test_the_numbers_of_modes_are_found():
     np.testing.assert_allclose(fitted, SHAPES, rtol=0.12)
 
 
+def test_powers_far_from_those_of_gaussian_fields_do_not_run_away():
+    rng = np.random.default_rng(8)
+    rows, exact = drawn(1_000, 9)
+    wild = Rows(rows.u, rows.x + 2.0 * rng.standard_t(2.5, size=rows.x.shape))
+    scores = wild.scores(LogGamma.fit(wild.points, wild.x))
+    assert np.mean(scores**2) < 10 * np.mean(exact**2)
+    # They count for less than those of a Gaussian field.
+    assert (np.asarray(LogGamma.fit(wild.points, wild.x).shape) < 0.5 * SHAPES).all()
+
+
 @pytest.mark.parametrize("kind", ["gamma", "condensed", "part"])
 def test_numpy_and_jax_agree_with_automatic_differentiation(kind):
     rows, _ = drawn(400, 4)

@@ -27,10 +27,13 @@ from .points import Points
 from .shrinkage import shrink
 
 _MAX_TERMS = 300
-_NUM_ROUNDS = 5
+_NUM_ROUNDS = 6
 _NUM_DIRECTIONS = 5
-# Exponents are held here, where single precision still has room for sums of them.
-_LARGEST_EXPONENT = 20.0
+# A power of even a single mode is hardly ever exp(4) = 55 times its mean. Beyond, where only fields far from Gaussian
+# go, the potential is continued by its tangent.
+_LARGEST_EXPONENT = 4.0
+# Means move by no more than this in one round.
+_LARGEST_STEP = 1.0
 _MOST_MODES = 1e8
 
 
@@ -67,9 +70,11 @@ class LogGamma(ClosedForm):
         """Give scores Σ κ (e − 1) ∂m, and the trace of their Jacobians, Σ κ [(e − 1) ∂²m − e (∂m)²], e = exp(z − m)."""
         values, shape = points.values(self.basis), np.asarray(self.shape, np.float64)
         mean, slopes, curvature = frame.differentiated(self.basis, self.mean)
-        ratio = np.exp(np.minimum(x - values @ mean, _LARGEST_EXPONENT))
+        difference = x - values @ mean
+        ratio = np.exp(np.minimum(difference, _LARGEST_EXPONENT))
         excess, moved = shape * (ratio - 1.0), values @ slopes  # (n, data), (directions, n, data)
-        trace = np.sum(excess * (values @ curvature), axis=1) - np.sum(shape * ratio * moved**2, axis=(0, 2))
+        bent = shape * np.where(difference < _LARGEST_EXPONENT, ratio, 0.0)
+        trace = np.sum(excess * (values @ curvature), axis=1) - np.sum(bent * moved**2, axis=(0, 2))
         return Evaluation((moved * excess).sum(axis=2).T, trace)
 
     def value_and_score(
@@ -80,7 +85,8 @@ class LogGamma(ClosedForm):
         difference = x.ravel() - multiply(terms, self.mean)
         ratio = jnp.exp(jnp.minimum(difference, _LARGEST_EXPONENT))
         pull = multiply(self.mean, self.shape * (ratio - 1.0))
-        return jnp.sum(self.shape * (difference - ratio)), multiply(slopes, pull)
+        beyond = jnp.maximum(difference - _LARGEST_EXPONENT, 0.0)
+        return jnp.sum(self.shape * (difference - ratio * (1.0 + beyond))), multiply(slopes, pull)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -102,5 +108,5 @@ def _scored(points: Points, basis: Basis, rows: np.ndarray, fitted: np.ndarray) 
         rotation = np.linalg.svd(movement[1:].T, full_matrices=True)[0]
         shrunk = shrink(spectra, design.T @ (white @ rotation), groups=groups)
         mean = shrunk.coefficients @ rotation.T / np.sqrt(shape)
-        fitted = design @ mean
+        fitted = fitted + np.clip(design @ mean - fitted, -_LARGEST_STEP, _LARGEST_STEP)
     return mean, shape
