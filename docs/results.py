@@ -241,6 +241,7 @@ OF_ONE_FILE = {
     "campaigns": ("campaign", results_tables.campaigns),
     "kills": ("kills", results_tables.kills),
     "damage": ("damage", results_tables.damage),
+    "fields": ("fields", results_tables.fields),
     "spectra": ("weak_lensing_spectra", results_tables.spectra),
     "start_up": ("start_up", results_tables.start_up),
     "growth": ("growth", results_speed.growth),
