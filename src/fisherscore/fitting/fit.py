@@ -5,16 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._support.arguments import as_seed
 from .._support.precision import single_precision
 from .._support.progress import working
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TrainingError
 from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
 from ..summaries.base import Embedding
-from .assemble import FitOrigin, assemble
+from .assemble import FitOrigin, FunctionFit, assemble
 from .checks import check_failures, check_number, failure_rate, warn_if_badly_learned, warn_if_imprecise
+from .design import usable
 from .embed import Wanted, embedding_of, summarised
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
@@ -69,14 +72,14 @@ def fit(
     with working("fit", progress), single_precision():
         embedding = embedding_of(sims, Wanted(features, mask), automatic=isinstance(chosen, AutoRecipe))
         source, options = _summaries(sims, embedding, options)
-        too_large = _is_read_in_parts(source, num_bytes, options)
-        if too_large:
+        if _is_read_in_parts(source, num_bytes, options):
             fitted = fit_in_parts(chosen, source, num_bytes, options)
         else:
             check_number(len(good := source.ok()))
             if embedding is None:  # pixels are centred before they are rounded
                 warn_if_imprecise(good)
-            fitted = chosen.fit_function(good, options)
+            check_number(len(good := usable(good)))
+            fitted = _fitted(chosen, good, options)
         origin = FitOrigin(type(chosen).__name__, options.seed, failure_rate(source))
         model = assemble(fitted, origin, embedding, None if is_too_large(sims, num_bytes) else sims)
     warn_if_badly_learned(model)
@@ -96,6 +99,17 @@ def _summaries(sims: Simulations, embedding: Embedding | None, options: FitOptio
     if embedding is None:
         return sims, options
     return summarised(sims, embedding), replace(options, blocks=embedding.blocks)
+
+
+def _fitted(recipe: Recipe, sims: Simulations, options: FitOptions) -> FunctionFit:
+    """Fit, and say what a matrix means that cannot be inverted."""
+    try:
+        return recipe.fit_function(sims, options)
+    except np.linalg.LinAlgError as error:
+        raise TrainingError(
+            f"The fit came upon a matrix that cannot be inverted ({error}). Some data, or sums of them, have no noise, "
+            "or some parameters are not varied by themselves: look at the simulations, and leave such data out."
+        ) from error
 
 
 def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:
