@@ -261,6 +261,7 @@ OF_ONE_FILE = {
     "campaigns": ("campaign", results_tables.campaigns),
     "kills": ("kills", results_tables.kills),
     "damage": ("damage", results_tables.damage),
+    "fields": ("fields", results_tables.fields),
     "double_precision": ("double_precision", results_tables.double_precision),
     "spectra": ("weak_lensing_spectra", results_tables.spectra),
     "start_up": ("start_up", results_tables.start_up),

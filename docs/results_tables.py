@@ -135,3 +135,20 @@ def start_up(document: Row) -> str:
         for name, ratio in document["ratio_to_jax_and_equinox"].items()
     ]
     return table(("what", "figure"), lines + ratios)
+
+
+def fields(document: Row) -> str:
+    """Write how scores of maps, and forecasts by them, compare with exact ones."""
+    head = ("field", "pixels", "simulations", "score error", "own estimate", "16 rings alone", "bound / exact", "fit")
+    lines = []
+    for row in document["rows"]:
+
+        def average(key: str, runs: list[Row] = row["runs"]) -> str:
+            known = [run[key] for run in runs if key in run]
+            return number(sum(known) / len(known)) if known else "–"
+
+        values = [average(key) for key in ("error", "estimated_error", "spectrum_error", "determinant_of_bound")]
+        facts = (row["field"], f"{row['side']}²", f"{row['num_simulations']:,}")
+        lines.append((*facts, *values, average("seconds") + " s"))
+    seeds = max(len(row["runs"]) for row in document["rows"])
+    return f"{table(head, lines)}\n\n{'Means over' if seeds > 1 else 'With'} {seeds} seed{'s' * (seeds > 1)}."

@@ -17,6 +17,7 @@ ROOMS = (
     "simulation",
     "simulation/execution",
     "potentials",
+    "summaries",
     "score",
     "fitting",
     "inference",

@@ -9,12 +9,11 @@
 #
 # ## Why summaries
 #
-# A field is thousands of numbers or more, and the fits of this package are for few. Of the closed forms of the default
-# one takes up to 1,000 data and the others up to 100; its neural likelihood takes up to 30. Their cost grows quickly
-# with the number, and so does the number of simulations they need: the problems in the [table of results](../docs/tutorials/../results.md)
-# have 2 to 30 data. So today a field is reduced to summaries before the fit, at most some hundred of them and better fewer,
-# and the score that is learned is the score of the summaries. It is a right score, with right errors. But what the
-# summaries have lost no fit brings back. A forecast for each candidate says what it is worth before any data are taken.
+# A field is thousands of numbers or more, and a fit has to reduce it to fewer. `fs.fit` does so by itself for
+# [maps and series](../docs/tutorials/../howto/maps.md), with statistics of its own choice. Where the summaries are yours to choose, as in a
+# survey that will publish spectra, the score that is learned is the score of the summaries. It is a right score, with
+# right errors. But what the summaries have lost no fit brings back. A forecast for each candidate says what it is worth
+# before any data are taken.
 #
 # ## A field whose information is known
 #

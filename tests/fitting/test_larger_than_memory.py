@@ -7,7 +7,7 @@ import pytest
 import fisherscore as fs
 from fisherscore.simulation.stores import CampaignStore
 
-NUM, SIZE = 4_000, 200
+NUM, SIZE = 4_000, 100
 
 
 @pytest.fixture(scope="module")

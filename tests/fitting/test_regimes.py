@@ -80,8 +80,10 @@ def test_errors_shrink_with_simulations_and_are_one_without_members(regime):
     errors = []
     for num in (100, 10_000):
         rows, rng = drawn(num), np.random.default_rng(0)
-        validation = cross_validate(rows, ["gaussian"], regime.split(num, rng))
-        forms = WeighedForms({"gaussian": Gaussian.fit(rows.u, rows.x)}, {"gaussian": 1.0}, validation)
+        validation = cross_validate(rows, {"gaussian": Gaussian}, regime.split(num, rng))
+        forms = WeighedForms(
+            {"gaussian": Gaussian.fit(rows.u, rows.x)}, {"gaussian": 1.0}, validation, {"gaussian": Gaussian}
+        )
         errors.append(regime.error(forms, rows, rng).total)
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.3
     assert regime.error(replace(forms, members={}), rows, rng).total == 1.0

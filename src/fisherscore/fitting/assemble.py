@@ -18,6 +18,7 @@ from ..score.provenance import Provenance
 from ..score.standardize import Standardizer
 from ..score.training_summary import TrainingSummary
 from ..simulation.simulations import Simulations
+from ..summaries.base import Embedding
 from .data import Rows
 
 # Training rows from which the Fisher surface and the spread of x are estimated; more would not sharpen them.
@@ -47,8 +48,14 @@ class FitOrigin:
     failure_rate: float
 
 
-def assemble(fitted: FunctionFit, origin: FitOrigin) -> FittedScore:
-    """Make a model of a fitted function."""
+def assemble(
+    fitted: FunctionFit, origin: FitOrigin, embedding: Embedding | None = None, sims: Simulations | None = None
+) -> FittedScore:
+    """Make a model of a fitted function; of an embedding, with the simulations that hold what was summarised.
+
+    Without these, as for a campaign that is only read in parts, the data are known by their summaries.
+    """
+    fingerprint = (fitted.sims if sims is None or embedding is None else sims).fingerprint()
     sims = fitted.sims
     return FittedScore(
         function=fitted.function,
@@ -58,8 +65,9 @@ def assemble(fitted: FunctionFit, origin: FitOrigin) -> FittedScore:
         high=sims.proposal.high,
         names=sims.proposal.names,
         units=sims.proposal.units,
-        x_shape=sims.x_shape,
-        provenance=Provenance(_provenance(sims, origin) | fitted.details),
+        x_shape=sims.x_shape if embedding is None else embedding.x_shape,
+        provenance=Provenance(_provenance(sims, origin) | {"data_sha256": fingerprint} | fitted.details),
+        embedding=embedding,
         axes=sims.proposal.axes,
     )
 
@@ -82,7 +90,6 @@ def _provenance(sims: Simulations, origin: FitOrigin) -> dict[str, Any]:
         "simulations": sims.origin.as_dict(),
         "num_simulations": len(sims),
         "failure_rate": origin.failure_rate,
-        "data_sha256": sims.fingerprint(),
         "versions": {
             "fisherscore": __version__,
             "jax": jax.__version__,

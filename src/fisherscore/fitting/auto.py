@@ -12,7 +12,7 @@
 All of it sees (θ, x) with x drawn at θ, whatever the design of θ: no latent has to be chosen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,7 @@ import numpy as np
 
 from .._support.progress import noted
 from ..errors import TrainingError
-from ..potentials.base import Potential
-from ..potentials.closed_forms import CLOSED_FORMS
+from ..potentials.base import Fitter, Potential
 from ..potentials.stack import Stack
 from .checks import nothing_learned
 from .cross_validation import cross_validate, first_points
@@ -52,7 +51,7 @@ class StackFit:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, options: FitOptions) -> StackFit:
+def fit_stack(rows: Rows, closed_forms: Mapping[str, Fitter], trainer: Trainer | None, options: FitOptions) -> StackFit:
     """Fit and weigh all candidates on standardised rows."""
     rng = np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=(3,)))
     forms = _weighed_forms(rows, _screened(rows, closed_forms, rng), rng)
@@ -96,25 +95,25 @@ def _unshrunk(second_moment: np.ndarray, amplitude: float) -> tuple[np.ndarray, 
     return information, (1 - weight) ** 2 * information
 
 
-def _screened(rows: Rows, closed_forms: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """Name the closed forms for data of this size; of many rows, those that have weight on some of them."""
-    names = [n for n in closed_forms if rows.data_size <= CLOSED_FORMS[n].max_data]
-    if len(rows) <= _NUM_SCREENED or not names:
-        return names
+def _screened(rows: Rows, closed_forms: Mapping[str, Fitter], rng: np.random.Generator) -> dict[str, Fitter]:
+    """Choose the closed forms for data of this size; of many rows, those that have weight on some of them."""
+    forms = {name: form for name, form in closed_forms.items() if rows.data_size <= form.max_data}
+    if len(rows) <= _NUM_SCREENED or not forms:
+        return forms
     sample = rows.take(rng.choice(len(rows), _NUM_SCREENED, replace=False))
     regime = regime_of(len(sample))
-    validation = cross_validate(sample, names, regime.split(len(sample), rng))
-    return [n for n, w in regime.weights(validation).items() if w > 0]
+    validation = cross_validate(sample, forms, regime.split(len(sample), rng))
+    return {name: forms[name] for name, weight in regime.weights(validation).items() if weight > 0}
 
 
-def _weighed_forms(rows: Rows, names: Sequence[str], rng: np.random.Generator) -> WeighedForms:
+def _weighed_forms(rows: Rows, forms: Mapping[str, Fitter], rng: np.random.Generator) -> WeighedForms:
     """Fit closed forms to all rows, weigh them by cross-validation, and keep those with weight."""
     regime = regime_of(len(rows))
     noted(f"closed forms, {len(rows):,} simulations")
-    fitted: dict[str, Potential] = {name: CLOSED_FORMS[name].fit(rows.points, rows.x) for name in names}
-    validation = cross_validate(rows, names, regime.split(len(rows), rng))
+    fitted: dict[str, Potential] = {name: form.fit(rows.points, rows.x) for name, form in forms.items()}
+    validation = cross_validate(rows, forms, regime.split(len(rows), rng))
     weights = regime.weights(validation)
-    return WeighedForms({n: fitted[n] for n, w in weights.items() if w > 0}, weights, validation)
+    return WeighedForms({n: fitted[n] for n, w in weights.items() if w > 0}, weights, validation, forms)
 
 
 def _stack(members: dict[str, Potential], weights: dict[str, float], rows: Rows) -> Stack:

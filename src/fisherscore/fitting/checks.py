@@ -46,6 +46,11 @@ def check_failures(sims: Simulations, *, allow_failures: bool) -> None:
             " Some failed just outside the proposal's range, where noise added to the parameters had taken them: if "
             "that is the reason, simulate without a latent, narrow the range a little, or pass a latent of your own."
         )
+    if set(counts) == {"nonfinite"}:
+        text += (
+            " Where pixels of a series or map are missing by design, let the simulator give any number there, such as "
+            "0, and pass mask= to fisherscore.fit."
+        )
     if rate > MAX_FAILURE_RATE and not allow_failures:
         raise ArgumentError(text + " Repair the simulator, or pass allow_failures=True.")
     warnings.warn(text, FisherScoreWarning, stacklevel=3)

@@ -1,13 +1,12 @@
 """Closed forms fitted with parts of the simulations left out, and what they say of those parts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._support.progress import noted
-from ..potentials.base import ClosedForm
-from ..potentials.closed_forms import CLOSED_FORMS
+from ..potentials.base import ClosedForm, Fitter
 from ..potentials.points import Points
 from .data import Rows
 from .implicit_risk import ImplicitRisk, Terms, edge_weights, posterior_metric
@@ -55,18 +54,18 @@ def first_points(rows: Rows) -> Rows:
     return rows.take(slice(_NUM_POINTS))
 
 
-def cross_validate(rows: Rows, names: Sequence[str], parts: list[np.ndarray]) -> CrossValidation:
+def cross_validate(rows: Rows, forms: Mapping[str, Fitter], parts: list[np.ndarray]) -> CrossValidation:
     """Fit every closed form with each part left out in turn.
 
     Where they are fitted to all rows first, these fits start from there.
     """
-    fits: dict[str, list[ClosedForm]] = {name: [] for name in names}
+    fits: dict[str, list[ClosedForm]] = {name: [] for name in forms}
     for number, part in enumerate(parts, 1):
         noted(f"closed forms, part {number} of {len(parts)} left out")
         rest = rows.without(part)
         points = Points(rest.u, whole=rows.points)
-        for name in names:
-            fits[name].append(CLOSED_FORMS[name].fit(points, rest.x))
+        for name, form in forms.items():
+            fits[name].append(form.fit(points, rest.x))
     compared = first_points(rows)
     scores = {name: np.stack([compared.scores(f) for f in each]) for name, each in fits.items()}
     metric = posterior_metric([s[0] for s in scores.values()], rows.num_parameters)

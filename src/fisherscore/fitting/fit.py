@@ -1,5 +1,7 @@
 """``fisherscore.fit``: from simulations to a score model, by a recipe."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from ..errors import ArgumentError, TrainingError
 from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
+from ..summaries.base import Embedding
 from .assemble import FitOrigin, FunctionFit, assemble
 from .checks import check_failures, check_number, failure_rate, warn_if_badly_learned, warn_if_imprecise
 from .design import usable
+from .embed import Wanted, embedding_of, summarised
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
@@ -29,23 +33,28 @@ def fit(
     checkpoint: str | Path | None = None,
     allow_failures: bool = False,
     memory: float | None = None,
+    features: Callable[..., Any] | None = None,
+    mask: Any = None,
 ) -> FittedScore:
     """Learn the score ∇θ log p(x | θ) from simulations.
 
     A campaign whose data take more than ``memory`` is not loaded whole: networks are trained on random parts of it in
-    turn, ``auto`` on one such part.
+    turn, ``auto`` on one such part. Series (t,) or (t, c) and maps (n, m) or (n, m, c) of more than 100 data, with c
+    channels, are first condensed into statistics by ``auto``; the model takes the data themselves.
 
     Args:
         sims: Simulations from :func:`fisherscore.simulate`, :func:`fisherscore.open_campaign` or
             :func:`fisherscore.from_table`.
-        recipe: ``"auto"``, the best we have; ``"paper"``, the paper's estimator (the network of its toy example where
-            the latent is the user's own, else that of its lensing example); or a recipe object.
+        recipe: ``"auto"``, the best we have; ``"paper"``, the paper's estimator; or a recipe object.
         seed: Seed of everything random in the fit. Same seed, same machine, same model.
         progress: Whether to show how far the fit is; None shows what takes more than a moment.
         checkpoint: Folder in which the state of the training is kept; a fit that was stopped goes on from there.
         allow_failures: Whether to fit although more than 1 % of the simulations failed. Leaving them out biases the
             score unless they depend on the parameters alone.
         memory: Gigabytes that training may take; None allows half of what is free.
+        features: A function of one observation that gives up to 1,000 numbers: used beside the statistics of series
+            and maps, in place of other data. It is not saved with the model.
+        mask: For series and maps, true where a pixel is observed. What others hold never matters then.
 
     Returns:
         The fitted score model, with its own estimate of its error where the recipe makes one.
@@ -55,30 +64,41 @@ def fit(
     >>> sims = fs.simulate(problem.simulator_from_latent, problem.proposal, 200, latent=problem.latent)
     >>> fs.fit(sims).score([0.0, 0.0], sims.x).shape
     (200, 2)
-
     """
-    if not isinstance(sims, Simulations):
-        raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
     chosen = _chosen_recipe(recipe, sims)
     options = FitOptions(as_seed(seed), progress, None if checkpoint is None else Path(checkpoint))
     check_failures(sims, allow_failures=allow_failures)
     num_bytes = allowed_bytes(memory)
-    too_large = is_too_large(sims, num_bytes)
-    if too_large and checkpoint is not None:
-        raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
     with working("fit", progress), single_precision():
-        if too_large:
-            fitted = fit_in_parts(chosen, sims, num_bytes, options)
+        embedding = embedding_of(sims, Wanted(features, mask), automatic=isinstance(chosen, AutoRecipe))
+        source, options = _summaries(sims, embedding, options)
+        if _is_read_in_parts(source, num_bytes, options):
+            fitted = fit_in_parts(chosen, source, num_bytes, options)
         else:
-            good = sims.ok()
-            check_number(len(good))
-            warn_if_imprecise(good)
-            good = usable(good)
-            check_number(len(good))
+            check_number(len(good := source.ok()))
+            if embedding is None:  # pixels are centred before they are rounded
+                warn_if_imprecise(good)
+            check_number(len(good := usable(good)))
             fitted = _fitted(chosen, good, options)
-        model = assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims)))
+        origin = FitOrigin(type(chosen).__name__, options.seed, failure_rate(source))
+        model = assemble(fitted, origin, embedding, None if is_too_large(sims, num_bytes) else sims)
     warn_if_badly_learned(model)
     return model
+
+
+def _is_read_in_parts(sims: Simulations, num_bytes: float, options: FitOptions) -> bool:
+    """Say whether simulations are too many to be held, for which there are no checkpoints."""
+    too_large = is_too_large(sims, num_bytes)
+    if too_large and options.checkpoint is not None:
+        raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
+    return too_large
+
+
+def _summaries(sims: Simulations, embedding: Embedding | None, options: FitOptions) -> tuple[Simulations, FitOptions]:
+    """Put summaries in place of data, where there are any, and say which they are."""
+    if embedding is None:
+        return sims, options
+    return summarised(sims, embedding), replace(options, blocks=embedding.blocks)
 
 
 def _fitted(recipe: Recipe, sims: Simulations, options: FitOptions) -> FunctionFit:
@@ -93,7 +113,9 @@ def _fitted(recipe: Recipe, sims: Simulations, options: FitOptions) -> FunctionF
 
 
 def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:
-    """Return a recipe given by name or as an object."""
+    """Return a recipe given by name or as an object, for what are simulations."""
+    if not isinstance(sims, Simulations):
+        raise ArgumentError(f"sims: expected simulations from fisherscore.simulate, got {type(sims).__name__}.")
     if isinstance(recipe, Recipe):
         return recipe
     if recipe == "auto":

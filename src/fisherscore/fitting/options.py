@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..summaries.base import Block
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -12,11 +14,13 @@ class FitOptions:
         seed: Seed of everything random in the fit.
         progress: Whether to show a progress bar; None shows one in a terminal.
         checkpoint: Folder in which the state of the training is kept, or None.
+        blocks: The kinds of summaries that stand for the data; empty where data are taken as they are.
     """
 
     seed: int = 0
     progress: bool | None = None
     checkpoint: Path | None = None
+    blocks: tuple[Block, ...] = ()
 
     def checkpoint_of(self, name: str) -> Path | None:
         """Return the folder of one of several trainings."""

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..errors import ArgumentError
-from ..potentials.base import build
+from ..potentials.base import Fitter, build
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.mixture_density import MixtureDensity
 from ..score.fitted import FittedScore
@@ -26,6 +26,7 @@ from .auto import fit_stack
 from .checks import refuse_too_few, warn_if_deterministic
 from .data import Rows
 from .design import refuse_dependent
+from .field_forms import field_forms, may_have_network
 from .latent_pairs import LatentPairs, latent_pairs
 from .options import FitOptions
 from .train import Monitor, Task, Training, latent_score_loss, train
@@ -243,7 +244,7 @@ class AutoRecipe(Recipe):
     Args:
         closed_forms: Names of the closed forms to try.
         density: Trains networks for up to 30 data; None trains none.
-        network: The network for larger data; None trains none.
+        network: The network for larger data but maps and long series; None trains none.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.poisson_counts()
@@ -289,7 +290,12 @@ class AutoRecipe(Recipe):
         standardizer, rows = _rows_in_region(sims)
         refuse_too_few(rows)
         warn_if_deterministic(rows)
-        fitted = fit_stack(rows, self.closed_forms, self.trainer(rows.data_size), options)
+        forms: dict[str, Fitter] = {name: CLOSED_FORMS[name] for name in self.closed_forms}
+        trainer = self.trainer(rows.data_size)
+        if options.blocks:
+            forms = field_forms(options.blocks, np.asarray(standardizer.x_scale), self.closed_forms)
+            trainer = trainer if may_have_network(options.blocks) else None
+        fitted = fit_stack(rows, forms, trainer, options)
         details = {
             "weights": fitted.weights,
             "estimated_error": fitted.estimated_error,

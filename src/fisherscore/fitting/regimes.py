@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..potentials.base import Potential
-from ..potentials.closed_forms import CLOSED_FORMS
+from ..potentials.base import Fitter, Potential
 from .cross_validation import CrossValidation, first_points
 from .data import Rows
 from .error_estimate import ErrorEstimate, PartialFit, closed_form_error, misfit
@@ -32,11 +31,12 @@ _NUM_QUARTERS = 3
 
 @dataclass(frozen=True, eq=False)
 class WeighedForms:
-    """Closed forms fitted to all rows, with their weights, and the cross-validation that chose these."""
+    """Closed forms fitted to all rows, their weights, the cross-validation that chose these, and what fits them."""
 
     members: dict[str, Potential]
     weights: dict[str, float]
     validation: CrossValidation
+    fitters: Mapping[str, Fitter]
 
     def scores(self, rows: Rows) -> np.ndarray:
         """Compute the weighted sum of the members' scores, (n, p)."""
@@ -128,7 +128,7 @@ class Many(Some):
         fits = []
         for sample in samples:
             quarter = rows.take(sample)
-            scores = {n: points.scores(CLOSED_FORMS[n].fit(quarter.points, quarter.x)) for n in forms.members}
+            scores = {n: points.scores(forms.fitters[n].fit(quarter.points, quarter.x)) for n in forms.members}
             fits.append(PartialFit(0.25, forms.weighted_sum(scores, points.u.shape)))
         return fits
 

@@ -3,4 +3,14 @@
 Importing any of them registers all, so that every saved model can be read.
 """
 
-from . import gaussian, location_scale, mapped, mixture_density, networks, quasi_score, stack  # noqa: F401
+from . import (  # noqa: F401
+    condensed,
+    gaussian,
+    location_scale,
+    log_gamma,
+    mapped,
+    mixture_density,
+    networks,
+    quasi_score,
+    stack,
+)

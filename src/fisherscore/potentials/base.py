@@ -10,7 +10,7 @@ stores. Names of the registry stand in saved files: they never change.
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import equinox as eqx
 import jax
@@ -172,6 +172,19 @@ class ClosedForm(Potential):
         # Not jnp.asarray, which compiles something for every new shape.
         values = [jax.device_put(np.asarray(arrays[n], np.float32)) for n in names]
         return eqx.tree_at(lambda form: [getattr(form, name) for name in names], self, values)
+
+
+class Fitter(Protocol):
+    """What fits a closed form: a class of them, or something that knows more of the data."""
+
+    @property
+    def max_data(self) -> int:
+        """The largest data it is for."""
+        ...
+
+    def fit(self, points: Points, rows: np.ndarray) -> ClosedForm:
+        """Fit standardised rows (n, d) drawn at points."""
+        ...
 
 
 # The closed list of what a saved model may name. Nothing outside it is ever built.

@@ -15,7 +15,7 @@ from .base import ARCHITECTURES
 _MOST_MEMBERS, _DEEPEST = 64, 3
 _LARGEST_DEGREE, _MOST_TERMS, _MOST_EXPONENTS = 20, 2_000, 4_000_000
 _LARGEST_SIZE = 1_000_000
-_SIZES = ("num_features", "num_components", "num_knots")
+_SIZES = ("num_features", "num_components", "num_knots", "num_summaries")
 
 
 def check_description(description: Any, num_parameters: int, data_size: int, most_numbers: int) -> None:
@@ -45,7 +45,10 @@ def _check(description: Any, num_parameters: int, data_size: int, most_numbers: 
     least = _least_numbers(architecture, settings, num_parameters, data_size)
     if least > most_numbers:
         raise ValueError(f"it asks for {least:,} weights or more, there are {most_numbers:,}")
-    return 1 + sum(_check(each, num_parameters, data_size, most_numbers, depth + 1) for each in inner)
+    inner_size = settings.get("num_summaries", data_size)
+    if not isinstance(inner_size, int):
+        raise ValueError("num_summaries is no number")
+    return 1 + sum(_check(each, num_parameters, inner_size, most_numbers, depth + 1) for each in inner)
 
 
 def _is_size(value: Any) -> bool:

@@ -6,8 +6,10 @@
 (2,)
 """
 
+from .fields import gaussian_field, lognormal_field
 from .gaussian_covariance import gaussian_covariance
 from .linear_gaussian import linear_gaussian
+from .multiscale_field import multiscale_field
 from .poisson_counts import poisson_counts
 from .problem import Problem
 from .student_t import student_t
@@ -20,7 +22,10 @@ from .weak_lensing import weak_lensing
 __all__ = [
     "Problem",
     "gaussian_covariance",
+    "gaussian_field",
     "linear_gaussian",
+    "lognormal_field",
+    "multiscale_field",
     "poisson_counts",
     "student_t",
     "ten_parameters",

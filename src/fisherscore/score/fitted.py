@@ -5,6 +5,7 @@ comes from: versions, seeds, the hash of the data and the loss curve. ``weights-
 the standardisation and the training region. Both are checked against checksums, but for models of version 0.1.0.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from .._support.precision import in_single_precision
 from .._support.text import html_table
 from ..errors import ModelFolderError
 from ..potentials.base import Potential, ScoreFunction, describe, likelihood
+from ..summaries.base import Embedding, describe_embedding
 from .constraints import OwnError
 from .layout import STANDARDIZER, SUMMARY, Description, check_values, read_provenance
-from .model import ScoreModel
+from .model import ROWS_AT_ONCE, ScoreModel
 from .provenance import Provenance
 from .scales import Scales
 from .standardize import Standardizer
@@ -54,6 +56,7 @@ class FittedScore(ScoreModel):
         x_shape: Shape of one observation.
         provenance: Facts about the fit: versions, seeds, the hash of the data, the loss curve.
         axes: The axes of a training region that has axes of its own, within ``low`` and ``high``; else None.
+        embedding: What large data are summarised by before the function sees them; None for data as they are.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -73,6 +76,7 @@ class FittedScore(ScoreModel):
     x_shape: tuple[int, ...] = eqx.field(static=True)
     provenance: Provenance = eqx.field(static=True)
     axes: Axes | None = None
+    embedding: Embedding | None = None
 
     def __str__(self) -> str:
         region = ", ".join(f"{name} in {interval}" for name, interval in self._region())
@@ -131,7 +135,7 @@ class FittedScore(ScoreModel):
         Returns:
             The score, one number per parameter.
         """
-        return self.standardizer.score(self.function(*self.standardizer.inputs(theta, x)))
+        return self.standardizer.score(self.function(*self.standardizer.inputs(theta, self._summaries(x))))
 
     def log_likelihood_one(self, theta: Float[Array, " params"], x: Any) -> Float[Array, ""]:
         """Give the potential as a log-likelihood.
@@ -144,7 +148,8 @@ class FittedScore(ScoreModel):
             The log-likelihood up to a term in x alone.
         """
         assert isinstance(self.function, Potential)
-        return self.standardizer.log_likelihood(likelihood(self.function, *self.standardizer.inputs(theta, x)))
+        inputs = self.standardizer.inputs(theta, self._summaries(x))
+        return self.standardizer.log_likelihood(likelihood(self.function, *inputs))
 
     @property
     def knows_fisher(self) -> bool:
@@ -181,18 +186,41 @@ class FittedScore(ScoreModel):
             axes = None if self.axes is None else self.axes.moved(scales.centre, scales.scale)
         else:
             ends, axes = (-np.ones(len(self.names)), np.ones(len(self.names))), None
-        return replace(self, standardizer=standardizer, low=ends[0], high=ends[1], axes=axes)
+        shape = standardizer.x_centre.shape
+        inner = replace(self, standardizer=standardizer, low=ends[0], high=ends[1], axes=axes)
+        return replace(inner, x_shape=shape, embedding=None)
 
     def data_in_scales(self, x: Any) -> Any:
-        """Standardise data, in double precision.
+        """Summarise data, where there are summaries, and standardise them in double precision.
 
         Args:
             x: Data as :meth:`check_data` returns them.
 
         Returns:
-            Data of the same shape, of order one.
+            Data with the same leading axes, of order one.
         """
-        return self.standardizer.data(x)
+        return self.standardizer.data(x if self.embedding is None else self.embedding.rows(np.asarray(x)))
+
+    def check_data(self, x: Any, argument: str = "x") -> Any:
+        """Return data as arrays of the right shape; pixels that the fit's mask leaves out may hold anything.
+
+        Args:
+            x: One observation, or many along leading axes.
+            argument: What an error calls it.
+
+        Returns:
+            The data as an array.
+        """
+        return super().check_data(x if self.embedding is None else self.embedding.filled(x), argument)
+
+    def _summaries(self, x: Any) -> Any:
+        """Summarise one observation, traced."""
+        return x if self.embedding is None else self.embedding(x)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows may be evaluated side by side: fewer where each has to be summarised."""
+        return ROWS_AT_ONCE if self.embedding is None else self.embedding.rows_at_once
 
     def rarity(self, x: Any) -> np.ndarray:
         """Return the fraction of training data farther from their mean than each x; 0 is beyond all.
@@ -205,8 +233,8 @@ class FittedScore(ScoreModel):
         """
         x = self.check_data(x)
         batch = self.data_batch_shape(x)
-        rows = x.reshape(-1, *self.x_shape)
-        return self.training_summary.rarity(self.standardizer.data(rows)).reshape(batch)
+        rows = self.data_in_scales(x.reshape(-1, *self.x_shape))
+        return self.training_summary.rarity(rows).reshape(batch)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of JSON and safetensors, replacing a model that is there.
@@ -229,24 +257,31 @@ def _save(model: FittedScore, path: str | Path) -> None:
         **({} if model.axes is None else {"own_axes": {"turned": model.standardizer.theta_turn is not None}}),
         "provenance": _jsonable(model.provenance),
     }
+    if model.embedding is not None:
+        fields |= {
+            "embedding": describe_embedding(model.embedding),
+            "num_summaries": model.embedding.num_summaries,
+        }
     arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.function))}
     arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in STANDARDIZER}
     arrays |= {f"reference.{n}": np.asarray(getattr(model.training_summary, n)) for n in SUMMARY}
     if model.standardizer.theta_turn is not None:
         arrays["standardizer.theta_turn"] = np.asarray(model.standardizer.theta_turn)
+    arrays |= {f"embedding.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.embedding))}
     arrays |= {"region.low": model.low, "region.high": model.high}
     if model.axes is not None:
         arrays |= {"region.centre": np.asarray(model.axes.centre), "region.factor": np.asarray(model.axes.factor)}
     write_folder(path, _KIND, fields, arrays)
 
 
-def load(path: str | Path) -> FittedScore:
+def load(path: str | Path, *, features: Callable[..., Any] | None = None) -> FittedScore:
     """Read a model that ``model.save(path)`` wrote.
 
     Nothing is unpickled, and everything in the folder is checked.
 
     Args:
         path: The folder.
+        features: For a model that was fitted with ``features=``, the same function: functions are not saved.
 
     Returns:
         The model; its scores are the same to the last bit.
@@ -258,17 +293,19 @@ def load(path: str | Path) -> FittedScore:
     fisherscore.errors.ModelFolderError: path: expected a folder written by fisherscore, but no/where is no folder.
     """
     folder = as_folder(path)
-    return read_whole(folder, _KIND, lambda: _load(folder))
+    return read_whole(folder, _KIND, lambda: _load(folder, {"features": features}))
 
 
 @in_single_precision
-def _load(folder: Path) -> FittedScore:
+def _load(folder: Path, own: dict[str, Any]) -> FittedScore:
     file = folder / _KIND.document
     document = read_document(folder, _KIND)
     num_bytes = arrays_path(folder, _KIND, document).stat().st_size
     description = Description.of(document, file, num_bytes)
     leaves, structure = jax.tree.flatten(description.skeleton(file))
-    arrays = read_arrays(folder, _KIND, document, description.shapes(leaves))
+    embedding = description.embedding(file, own)
+    parts, embedding_structure = jax.tree.flatten(embedding)
+    arrays = read_arrays(folder, _KIND, document, description.shapes(leaves, parts))
     check_values(arrays, folder)
     function = jax.tree.unflatten(structure, [jax.device_put(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
     return FittedScore(
@@ -284,7 +321,15 @@ def _load(folder: Path) -> FittedScore:
         x_shape=description.x_shape,
         provenance=Provenance(_provenance(document, folder)),
         axes=Axes(arrays["region.centre"], arrays["region.factor"]) if description.own_axes else None,
+        embedding=jax.tree.unflatten(
+            embedding_structure, [_placed(arrays[f"embedding.{i:04d}"]) for i in range(len(parts))]
+        ),
     )
+
+
+def _placed(array: np.ndarray) -> Any:
+    """Keep arrays in double precision on the host, and put others on the device."""
+    return array if array.dtype == np.float64 else jax.device_put(array)
 
 
 def _provenance(document: dict[str, Any], folder: Path) -> dict[str, Any]:

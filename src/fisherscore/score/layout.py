@@ -1,6 +1,7 @@
 """What the document of a saved model may say, and the arrays that belong to it: checked before anything is made."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import numpy as np
 from .._support import fields as read
 from .._support.arguments import is_name
 from .._support.folder_reading import Shapes
-from ..errors import ModelFolderError
+from ..errors import ArgumentError, ModelFolderError
 from ..potentials.base import build
 from ..potentials.sizes import check_description
+from ..summaries.base import Embedding, build_embedding, check_embedding
 from .training_summary import TrainingSummary
 
 STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_scale")
@@ -23,6 +25,8 @@ SUMMARY = ("fisher_coefficients", "whitening", "distances")
 _MOST_PARAMETERS, _MOST_AXES = 5_000, 32
 # Axes of a region that are more alike than this span nothing that double precision can tell.
 _FLATTEST = 1e12
+# Of data that are summarised a model may hold no number at all.
+_MOST_SUMMARISED = 2**24
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Description:
     x_shape: tuple[int, ...]
     full_whitening: bool
     function: Any
+    summaries: Any
+    num_data: int
     own_axes: bool = False
     turned: bool = False
 
@@ -43,8 +49,9 @@ class Description:
         try:
             names, units = read.names(document["names"]), read.tuple_of(read.text)(document["units"])
             x_shape = read.tuple_of(read.count)(document["x_shape"])
+            most_data = num_bytes if document.get("embedding") is None else _MOST_SUMMARISED
             fits = len(units) == len(names) <= _MOST_PARAMETERS and all(map(is_name, names))
-            if not fits or not 0 < len(x_shape) <= _MOST_AXES or not 0 < math.prod(x_shape) <= num_bytes:
+            if not fits or not 0 < len(x_shape) <= _MOST_AXES or not 0 < math.prod(x_shape) <= most_data:
                 raise ValueError
             full_whitening = document["full_whitening"]
             if not isinstance(full_whitening, bool):
@@ -57,16 +64,31 @@ class Description:
             raise ModelFolderError(f"{path}: names, units or x_shape are missing or damaged.") from None
         function = {key: document.get(key) for key in ("architecture", "settings")}
         try:
-            check_description(function, len(names), math.prod(x_shape), num_bytes)
-        except ValueError as error:
+            summaries = document.get("embedding")
+            num_data = math.prod(x_shape)
+            if summaries is not None:
+                check_embedding(summaries)
+                num_data = read.count(document["num_summaries"])
+                if not 0 < num_data <= num_bytes:
+                    raise ValueError("it asks for more summaries than there are numbers")
+            check_description(function, len(names), num_data, num_bytes)
+        except (KeyError, TypeError, ValueError) as error:
             raise ModelFolderError(f"{path}: the network cannot be laid out: {error}.") from None
         return cls(
-            names, units, x_shape, full_whitening, function=function, own_axes=own_axes is not None, turned=turned
+            names,
+            units,
+            x_shape,
+            full_whitening,
+            function,
+            summaries=summaries,
+            num_data=num_data,
+            own_axes=own_axes is not None,
+            turned=turned,
         )
 
     def skeleton(self, path: Path) -> Any:
         """Lay out the function's arrays without making them."""
-        name, size = self.function["architecture"], math.prod(self.x_shape)
+        name, size = self.function["architecture"], self.num_data
         try:
             return eqx.filter_eval_shape(
                 lambda: build(name, len(self.names), size, self.function["settings"], key=jax.random.key(0))
@@ -74,13 +96,29 @@ class Description:
         except (TypeError, ValueError, OverflowError, IndexError, KeyError) as error:
             raise ModelFolderError(f"{path}: the network cannot be laid out: {error}.") from None
 
-    def shapes(self, leaves: list[Any]) -> Shapes:
-        """Give the shapes and types of all arrays, given those of the function."""
+    def embedding(self, path: Path, own: Mapping[str, Any]) -> Embedding | None:
+        """Lay out the summaries; ``own`` holds what the user gives since it is not saved."""
+        if self.summaries is None:
+            return None
+        try:
+            made = build_embedding(self.summaries, self.x_shape, own)
+        except (TypeError, ValueError, KeyError) as error:
+            if isinstance(error, ArgumentError):
+                raise
+            raise ModelFolderError(f"{path}: its summaries cannot be laid out: {error}.") from None
+        if made.num_summaries != self.num_data:
+            raise ModelFolderError(f"{path}: its summaries are {self.num_data}, its data give {made.num_summaries}.")
+        return made
+
+    def shapes(self, leaves: list[Any], embedding: Sequence[Any] = ()) -> Shapes:
+        """Give the shapes and types of all arrays, given those of the function and of the summaries."""
         p = len(self.names)
-        shapes = dict(zip(STANDARDIZER, ((p,), (p,), self.x_shape, self.x_shape, ()), strict=True))
+        data = self.x_shape if self.summaries is None else (self.num_data,)
+        shapes = dict(zip(STANDARDIZER, ((p,), (p,), data, data, ()), strict=True))
         expected: dict[str, Any] = {f"network.{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
+        expected |= {f"embedding.{i:04d}": (leaf.shape, leaf.dtype) for i, leaf in enumerate(embedding)}
         expected |= {f"standardizer.{n}": (shape, np.float64) for n, shape in shapes.items()}
-        summary = TrainingSummary.shapes(p, math.prod(self.x_shape), full=self.full_whitening)
+        summary = TrainingSummary.shapes(p, self.num_data, full=self.full_whitening)
         expected |= {f"reference.{n}": (shape, np.float64) for n, shape in summary.items()}
         expected |= {"standardizer.theta_turn": ((p, p), np.float64)} if self.turned else {}
         expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}

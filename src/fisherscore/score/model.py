@@ -171,7 +171,7 @@ class ScoreModel(eqx.Module):
             x: Data as :meth:`check_data` returns them.
 
         Returns:
-            Data of the same shape.
+            Data with the same leading axes.
         """
         return x
 
@@ -278,18 +278,22 @@ class ScoreModel(eqx.Module):
         traced = is_traced(theta) or any(map(is_traced, jax.tree.leaves(x)))
         array_module: Any = jnp if traced else np
 
+        model, scales = self, None if traced else self.own_scales()
+        batch_axes = len(self.data_batch_shape(x))
+        if scales is not None:
+            model, x = self.in_scales(scales), self.data_in_scales(x)
+
         def flat(array: Any, inner: tuple[int, ...]) -> Any:
             return array_module.broadcast_to(array, (*batch, *inner)).reshape(num, *inner)
 
         thetas = flat(theta, theta.shape[-1:])
-        xs = jax.tree.map(lambda a: flat(a, a.shape[len(self.data_batch_shape(x)) :]), x)
+        xs = jax.tree.map(lambda a: flat(a, a.shape[batch_axes:]), x)
         if traced:
             values = function(self, thetas, xs)
             return values.reshape(*batch, *values.shape[1:])
-        model, scales = self, self.own_scales()
         if scales is not None:
-            model, thetas, xs = self.in_scales(scales), scales.inner(thetas), self.data_in_scales(xs)
-        rows = rows_in_turn(lambda *rows: function(model, *rows), (thetas, xs), self.rows_at_once)
+            thetas = scales.inner(thetas)
+        rows = rows_in_turn(lambda *rows: function(model, *rows), (thetas, xs), model.rows_at_once)
         if scales is not None and rows.ndim == 2:
             rows = scales.scores(rows)
         # Unlike jnp.asarray, which compiles something for every new shape.

@@ -1,0 +1,128 @@
+"""Large data are summarised before anything is fitted: by which summaries, and simulations that hold these as x."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._support.progress import noted
+from ..errors import ArgumentError
+from ..potentials.location_scale import LocationScale
+from ..simulation.records import Records
+from ..simulation.simulations import Simulations
+from ..simulation.stores import MemoryStore
+from ..summaries.bank import FieldStatistics
+from ..summaries.base import Embedding
+from ..summaries.field_shape import FieldShape
+from ..summaries.given import GivenFeatures, Joined
+
+# A field of fewer simulations than this cannot be learned.
+_FEWEST = 300
+_ROWS_AT_ONCE, _NUM_FIRST = 2_000, 500
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a user asks for: features of their own, an embedding to be trained, and which pixels were observed."""
+
+    features: Callable[..., Any] | None = None
+    mask: Any = None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was asked for."""
+        return self.features is not None or self.mask is not None
+
+
+def embedding_of(sims: Simulations, wanted: Wanted, *, automatic: bool) -> Embedding | None:
+    """Choose and fit the summaries of data; None where data are few enough to be taken as they are.
+
+    ``automatic`` says whether statistics of fields may be taken without being asked for.
+    """
+    shape = sims.x_shape
+    mask = None if wanted.mask is None else checked_mask(wanted.mask, shape)
+    field = FieldShape.of(shape)
+    if mask is not None and field is None:
+        raise ArgumentError(f"mask: is for series and maps, got data of shape {shape}.")
+    is_large = math.prod(shape) > LocationScale.max_data
+    if not wanted.any and not (automatic and is_large and field is not None):
+        return None
+    if is_large:
+        _refuse_too_few(sims)
+    some = _first(sims)
+    parts: list[Embedding] = []
+    if field is not None and (is_large or mask is not None) and automatic:
+        parts.append(FieldStatistics.fit(some, field, mask))
+    if wanted.features is not None:
+        parts.append(GivenFeatures.of(wanted.features, some[0]))
+    return Joined.of(parts) if parts else None
+
+
+def summarised(sims: Simulations, embedding: Embedding) -> Simulations:
+    """Give simulations, in memory, whose data are summaries; those of a campaign are read a part at a time."""
+    noted(f"statistics of {len(sims):,} simulations")
+    pieces = [_summarised(records, embedding) for records in _parts(sims)]
+    records = pieces[0] if len(pieces) == 1 else _joined(pieces)
+    return replace(sims, store=MemoryStore(records))
+
+
+def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return which of the pixels were observed, in the shape of one observation."""
+    given = np.asarray(mask)
+    if given.dtype != bool or given.shape not in (shape, shape[:-1]):
+        raise ArgumentError(
+            f"mask: expected true where a pixel was observed and false where none was, in the shape {shape} of one "
+            f"observation, got {given.dtype} of shape {given.shape}."
+        )
+    whole = np.broadcast_to(given if given.shape == shape else given[..., None], shape)
+    field = FieldShape.of(shape)
+    channels = 1 if field is None else field.num_channels
+    if (whole.reshape(-1, channels).mean(axis=0) < 0.05).any():
+        raise ArgumentError("mask: expected at least 5 % of the pixels to be observed. True says that one was.")
+    return whole
+
+
+def _refuse_too_few(sims: Simulations) -> None:
+    """Refuse, before any work, so few fields that nothing can be learned of them."""
+    num = len(sims.store.successes())
+    if num < _FEWEST:
+        raise ArgumentError(
+            f"sims: {num:,} simulations are too few for {math.prod(sims.x_shape):,} data of shape {sims.x_shape}: "
+            f"expected at least {_FEWEST}, and about 2,000 for a good score. Simulate more, or condense the data into "
+            "few numbers in the simulator."
+        )
+
+
+def _parts(sims: Simulations) -> Iterator[Records]:
+    """Read records in their order, without holding all of them."""
+    for begin in range(0, len(sims), _ROWS_AT_ONCE):
+        yield sims.store.read(np.arange(begin, min(begin + _ROWS_AT_ONCE, len(sims))))
+
+
+def _first(sims: Simulations) -> np.ndarray:
+    """Read the first simulations that succeeded."""
+    return sims.store.read(sims.store.successes()[:_NUM_FIRST]).x
+
+
+def _summarised(records: Records, embedding: Embedding) -> Records:
+    """Summarise the data of records; those of failures are nothing, and stay so."""
+    x = embedding.filled(records.x)
+    found = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    summaries = np.full((len(x), embedding.num_summaries), np.nan)
+    summaries[found] = embedding.rows(x[found])
+    return replace(records, x=summaries)
+
+
+def _joined(pieces: list[Records]) -> Records:
+    """Put records one after the other."""
+    latents = [piece.latent for piece in pieces]
+    return Records(
+        indices=np.concatenate([piece.indices for piece in pieces]),
+        status=np.concatenate([piece.status for piece in pieces]),
+        theta=np.concatenate([piece.theta for piece in pieces]),
+        latent=None if latents[0] is None else np.concatenate([latent for latent in latents if latent is not None]),
+        x=np.concatenate([piece.x for piece in pieces]),
+        messages={number: text for piece in pieces for number, text in piece.messages.items()},
+    )
