@@ -21,6 +21,7 @@ ROOMS = (
     "fitting",
     "inference",
     "inference/priors",
+    "inference/aiming",
     "problems",
     "analysis",
     "experiments",

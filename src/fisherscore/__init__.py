@@ -31,6 +31,10 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .fitting.recipes import Recipe as Recipe
     from .fitting.train import Training as Training
     from .fitting.trainers import DensityTrainer as DensityTrainer
+    from .inference.aiming.inferring import infer as infer
+    from .inference.aiming.result import Inference as Inference
+    from .inference.aiming.result import Round as Round
+    from .inference.aiming.result import Rounds as Rounds
     from .inference.calibration import check_calibration as check_calibration
     from .inference.compression import Summary as Summary
     from .inference.compression import compress as compress
@@ -96,6 +100,8 @@ _HOMES = {
     "simulation.merging": ("merge_campaigns",),
     "score.combined": ("CombinedScore", "combine"),
     "inference.compression": ("Summary", "compress"),
+    "inference.aiming.inferring": ("infer",),
+    "inference.aiming.result": ("Inference", "Round", "Rounds"),
     "inference.calibration": ("check_calibration",),
     "inference.diagnosis_result": ("Check", "Diagnosis"),
     "inference.diagnostics": ("diagnose",),

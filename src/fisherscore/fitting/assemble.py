@@ -60,6 +60,7 @@ def assemble(fitted: FunctionFit, origin: FitOrigin) -> FittedScore:
         units=sims.proposal.units,
         x_shape=sims.x_shape,
         provenance=Provenance(_provenance(sims, origin) | fitted.details),
+        axes=sims.proposal.axes,
     )
 
 

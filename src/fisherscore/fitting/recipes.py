@@ -310,6 +310,6 @@ def _thinned(sims: Simulations, seed: int) -> Simulations:
 
 def _rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:
     """Scale the parameters at which x was drawn to [−1, 1] over the training region, and standardise x."""
-    standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x)
+    standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x, sims.proposal.axes)
     u, x = standardizer.inputs(sims.drawn_at, sims.x)
     return standardizer, Rows(u, x.reshape(len(x), -1))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..score.constraints import Constraints, precision_of_region
+from ..score.constraints import Constraints
 from ..score.model import ScoreModel
 from ..simulation.proposal import Proposal
 from .priors.given import Parameters
@@ -46,7 +46,7 @@ def constraints(model: ScoreModel, *, prior: Any = None) -> Constraints:
 
 def prior_precision(model: ScoreModel | Proposal, prior: Any = None) -> np.ndarray:
     """Return the precision (p, p) of a prior; parameters it does not name are uniform over the training range."""
-    precision = precision_of_region(model.low, model.high)
+    precision = model.region_precision()
     if prior is None:
         return precision
     named, matrix = information(prior, Parameters(model.names, model.low, model.high))

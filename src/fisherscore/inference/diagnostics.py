@@ -26,7 +26,6 @@ from .._support.arguments import as_count, as_seed
 from .._support.compiling import quickly_compiled
 from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
-from ..score.constraints import precision_of_region
 from ..score.model import ScoreModel
 from ..score.scales import inner_model
 from ..simulation.latent import AdditiveLatent
@@ -150,7 +149,7 @@ def _identities(model: ScoreModel, sims: Simulations) -> list[Check]:
     if not np.isfinite(score).all():
         raise ArgumentError("model: its scores of the test simulations are not finite.")
     # With the precision of the training range, so that a direction the data do not constrain is no obstacle.
-    factor = np.linalg.cholesky(score.T @ score / len(score) + precision_of_region(model.low, model.high))
+    factor = np.linalg.cholesky(score.T @ score / len(score) + model.region_precision())
     white = np.linalg.solve(factor, score.T).T
     slope = np.linalg.solve(factor, np.linalg.solve(factor, jacobian).swapaxes(-1, -2)).swapaxes(-1, -2)
 

@@ -25,7 +25,6 @@ from .._support.rows import rows_mapped
 from .._support.text import html_table
 from ..errors import ArgumentError
 from ..score.combined import observed
-from ..score.constraints import precision_of_region
 from ..score.model import ScoreModel
 from ..score.scales import inner_model
 
@@ -187,7 +186,7 @@ def _moved_by_the_model(model: ScoreModel, covariance: np.ndarray) -> np.ndarray
     if known is None:
         return None
     # No farther than the training range lets them.
-    precision = np.linalg.pinv(covariance.astype(np.float64)) + precision_of_region(model.low, model.high)
+    precision = np.linalg.pinv(covariance.astype(np.float64)) + model.region_precision()
     width = np.linalg.inv(precision)
     return np.sqrt(np.maximum(np.diagonal(width @ known.covariance @ width, axis1=-2, axis2=-1), 0.0))
 

@@ -3,7 +3,9 @@
 Reasons not to trust it are problems; that the data do not constrain something is no fault of the posterior, and a note.
 """
 
+import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -60,13 +62,19 @@ def region_problems(posterior: Posterior, model: ScoreModel, excused: Sequence[s
 
     Parameters in ``excused`` reach the edges for another reason: a wider region would not help.
     """
-    problems = []
+    problems, own = [], model.own_scales()
     outside, rarity = posterior.fraction_outside, posterior.rarity
     if outside > LARGEST_OUTSIDE:
         problems.append(
             f"{outside:.1%} of the posterior lies outside the training region, where the score is an extrapolation: "
             "train on a larger region or use a narrower prior"
         )
+    elif own is not None and own.turn is not None:
+        problems += [
+            f"the posterior is cut off by the edge of the region that was learned, along {direction}: simulate in a "
+            "wider region"
+            for direction in _faces(posterior.samples, model)
+        ]
     else:
         problems += [
             f"the posterior of {name!r} is cut off by the {side} edge of the training region: widen the region, unless "
@@ -131,6 +139,48 @@ def _notes(free: Sequence[tuple[np.ndarray, float]], model: ScoreModel) -> tuple
         f"{NOT_CONSTRAINED}: along {'; '.join(texts)} the posterior is the training range. A prior on one of these "
         "parameters, or other data, would help",
     )
+
+
+def observation_mark(x: Any) -> str:
+    """Return a mark by which an observation is known again."""
+    return hashlib.sha256(np.ascontiguousarray(x, np.float64).tobytes()).hexdigest()[:16]
+
+
+def aiming_problems(model: ScoreModel, x: Any) -> list[str]:
+    """Say whether a model was aimed at another observation."""
+    aimed = getattr(model, "provenance", {}).get("aimed")
+    if aimed is None or aimed["observation"] == observation_mark(x):
+        return []
+    return [
+        "the model was aimed at another observation, and knows nothing beyond the region around the posterior of that: "
+        "use fisherscore.infer for this observation, or fit a model to simulations all over the prior"
+    ]
+
+
+def _faces(samples: np.ndarray, model: ScoreModel) -> list[str]:
+    """Name the directions along which a posterior is cut off by a region with axes of its own.
+
+    Faces where that region ends because the proposal did are meant as a prior.
+    """
+    scales = model.own_scales()
+    assert scales is not None
+    assert scales.turn is not None
+    u = scales.inner(samples)
+    aimed = getattr(model, "provenance", {}).get("aimed", {"low": model.low, "high": model.high})
+    found = []
+    for k in range(u.shape[1]):
+        for sign in (-1, 1):
+            if np.mean(sign * u[:, k] > 0.99) <= 0.02:
+                continue
+            along = scales.factor[:, k]
+            rows = scales.turn[:, :]
+            upright = np.flatnonzero((np.abs(rows[:, k]) > 0) & (np.count_nonzero(rows, axis=1) == 1))
+            ends = [(i, scales.centre[i] + sign * along[i]) for i in upright]
+            width = model.high - model.low
+            meant = any(min(abs(e - aimed["low"][i]), abs(e - aimed["high"][i])) < 1e-6 * width[i] for i, e in ends)
+            if not meant:
+                found.append(written_direction(along, model.high - model.low, model.names))
+    return list(dict.fromkeys(found))
 
 
 def _edges(samples: np.ndarray, model: ScoreModel) -> list[tuple[str, str]]:

@@ -255,7 +255,7 @@ def _best_of_others(
     num = len(values)
     if len(held) == len(model.names):
         return values[:, np.argsort(held)], np.ones(num, bool), np.zeros(num, bool)
-    scales, inner, data = inner_model(model, x)
+    scales, inner, data = inner_model(model, x, upright=True)
     part = _Slice.of(inner, held)
     own, others = scales.of(held), scales.of(list(part.free))
     rows = (

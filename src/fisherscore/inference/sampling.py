@@ -16,7 +16,7 @@ from ..score.model import ScoreModel
 from .convergence import convergence
 from .nuts import sample_lanes
 from .posterior import Posterior
-from .posterior_checks import problems_and_notes
+from .posterior_checks import aiming_problems, problems_and_notes
 from .posteriors import Posteriors
 from .scaling import ScaledProblem
 from .smc import tempered_particles
@@ -254,6 +254,7 @@ def _posteriors(model: ScoreModel, x: Any, support: Any, run: _Run) -> list[Post
             support=support,
         )
         problems, notes = problems_and_notes(posterior, model)
-        return replace(posterior, problems=problems, notes=notes)
+        aimed = aiming_problems(model, jax.tree.map(lambda a: a[i], x))
+        return replace(posterior, problems=(*problems, *aimed), notes=notes)
 
     return [one(i) for i in range(run.chains.shape[2])]

@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 
+from .._support.axes import Axes
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
 from ..score.scales import Scales, is_far
+from ..simulation.proposal import Proposal
+from .priors.along_axes import along_axes
 from .priors.blocks import Ends, Prior
-from .priors.given import Parameters, RestrictedPrior, pieces_of, prior_of
+from .priors.given import Parameters, RestrictedPrior, pieces_of, prior_of, restricted_prior
 
+# Along the axes of a region θ is computed for the prior's density alone, which may be rounded more.
+_FAR_ALONG_AXES = 10_000.0
 # Laws of (θ − centre) / scale by kind of the law of θ.
 _MOVED: dict[type, Callable[[Any, float, float], Any]] = {
     dist.Uniform: lambda law, c, s: dist.Uniform((float(law.low) - c) / s, (float(law.high) - c) / s),
@@ -30,6 +35,8 @@ class ScaledProblem:
     model: ScoreModel
     x: Any
     law: Prior
+    # The ends of each parameter's prior where they cannot be read off the law: along axes of a region's own.
+    upright: tuple[Ends, ...] | None = None
 
     @classmethod
     def of(cls, model: ScoreModel, x: Any, prior: Any) -> "ScaledProblem":
@@ -37,24 +44,57 @@ class ScaledProblem:
         own = model.own_scales()
         if own is None:
             return cls(Scales.none(len(model.names)), model, x, prior_of(Parameters.of(model), prior))
+        if own.turn is not None:
+            return cls._along_axes(model, (own, x), prior)
         far = is_far(model.low, model.high)
         scales = Scales(np.where(far, own.centre, 0.0), np.where(far, own.scale, 1.0))
         inner = model.in_scales(scales)
         law = prior_of(Parameters.of(inner), _moved(model.names, prior, scales, far) if far.any() else prior)
         return cls(scales, inner, model.data_in_scales(x), law)
 
+    @classmethod
+    def _along_axes(cls, model: ScoreModel, data: tuple[Scales, Any], prior: Any) -> "ScaledProblem":
+        """Take a prior along the axes of a model's training region; only its density is computed in θ."""
+        own, x = data
+        low, high = model.low, model.high
+        far = is_far(low, high, _FAR_ALONG_AXES)
+        near = Scales(np.where(far, (low + high) / 2, 0.0), np.where(far, (high - low) / 2, 1.0))
+        ends = near.inner(low), near.inner(high)
+        parameters = Parameters(model.names, *ends)
+        if isinstance(prior, Proposal) and prior.axes is not None:
+            prior = _of_region(prior, own)
+        inner = prior_of(parameters, _moved(model.names, prior, near, far) if far.any() else prior)
+        axes = Axes(own.centre, own.factor).moved(near.centre, near.scale)
+        block = along_axes(inner, axes, *ends)
+        upright = tuple(zip(near.outer(block.low).tolist(), near.outer(block.high).tolist(), strict=True))
+        return cls(own, model.in_scales(own), model.data_in_scales(x), Prior((block,)), upright)
+
     def log_density(self, log_density: Any) -> np.ndarray:
         """Turn log-densities in u into those in θ."""
-        return np.asarray(log_density) - np.log(self.scales.scale).sum()
+        return np.asarray(log_density) - self.scales.log_volume
 
     def ends(self) -> tuple[Ends, ...]:
         """Return the ends of each parameter's prior, in θ."""
+        if self.upright is not None:
+            return self.upright
 
         def outer(end: float | None, c: float, s: float) -> float | None:
             return None if end is None else c + s * end
 
         places = zip(self.law.ends(), self.scales.centre.tolist(), self.scales.scale.tolist(), strict=True)
         return tuple((outer(low, c, s), outer(high, c, s)) for (low, high), c, s in places)
+
+
+def _of_region(proposal: Proposal, own: Scales) -> Any:
+    """Return a uniform prior on a region: nothing where it is the region of the model itself."""
+    assert proposal.axes is not None
+    if np.allclose(proposal.axes.factor, own.factor) and np.allclose(proposal.axes.centre, own.centre):
+        return None
+    inverse, centre = proposal.axes.inverse, proposal.axes.centre
+    sides, bounds = np.concatenate([inverse, -inverse]), np.ones(2 * len(centre))
+    bounds += np.concatenate([inverse @ centre, -inverse @ centre])
+    upright = dict(zip(proposal.names, proposal.distributions, strict=True))
+    return restricted_prior(upright, (sides, bounds))
 
 
 def _moved(names: tuple[str, ...], prior: Any, scales: Scales, far: np.ndarray) -> dict[Any, Any]:

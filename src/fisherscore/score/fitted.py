@@ -5,15 +5,16 @@ comes from: versions, seeds, the hash of the data and the loss curve. ``weights-
 the standardisation and the training region. Both are checked against checksums, but for models of version 0.1.0.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._support.axes import Axes
 from .._support.folder import FolderKind, as_folder, write_folder
 from .._support.folder_reading import arrays_path, read_arrays, read_document, read_json, read_whole
 from .._support.precision import in_single_precision
@@ -52,6 +53,7 @@ class FittedScore(ScoreModel):
         units: Their units, empty where there are none.
         x_shape: Shape of one observation.
         provenance: Facts about the fit: versions, seeds, the hash of the data, the loss curve.
+        axes: The axes of a training region that has axes of its own, within ``low`` and ``high``; else None.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -70,6 +72,7 @@ class FittedScore(ScoreModel):
     units: tuple[str, ...] = eqx.field(static=True)
     x_shape: tuple[int, ...] = eqx.field(static=True)
     provenance: Provenance = eqx.field(static=True)
+    axes: Axes | None = None
 
     def __str__(self) -> str:
         region = ", ".join(f"{name} in {interval}" for name, interval in self._region())
@@ -100,11 +103,11 @@ class FittedScore(ScoreModel):
         error, information = self.provenance.get("error_covariance"), self.provenance.get("information")
         if error is None or information is None:
             return None
-        # They are kept in units of half of each range.
-        units = np.outer(self.high - self.low, self.high - self.low) / 4
+        # They are kept in units of half of each range, or of each axis.
+        scales = self.own_scales()
         return OwnError(
-            np.asarray(information, np.float64) / units,
-            np.asarray(error, np.float64) / units,
+            scales.matrices(information),
+            scales.matrices(error),
             int(self.provenance["num_simulations"]),
         )
 
@@ -157,33 +160,28 @@ class FittedScore(ScoreModel):
         Returns:
             The Fisher matrix in the user's units.
         """
-        unit = (theta - self.standardizer.theta_centre) / self.standardizer.theta_scale
-        scale = self.standardizer.score(jnp.ones(len(self.names)))
-        return scale[:, None] * self.training_summary.fisher(unit) * scale
+        return self.standardizer.fisher(self.training_summary.fisher(self.standardizer.parameters(theta)))
 
     def own_scales(self) -> Scales:
         """Return scales in which the training region runs from −1 to 1."""
-        return Scales.of_region(self.low, self.high)
+        return Scales.of_region(self.low, self.high, self.axes)
 
     def in_scales(self, scales: Scales) -> "FittedScore":
-        """Return the model as a function of u = (θ − centre) / scale and of standardised data.
+        """Return the model as a function of u, with θ = centre + scale · u, and of standardised data.
 
         Args:
-            scales: Centre and scale.
+            scales: Centre and scale, along the axes of the training region or upright.
 
         Returns:
             A model whose scores are derivatives by u.
         """
-        kept = self.standardizer
-        inner = Standardizer(
-            theta_centre=scales.inner(kept.theta_centre),
-            theta_scale=np.asarray(kept.theta_scale, np.float64) / scales.scale,
-            x_centre=np.zeros_like(kept.x_centre),
-            x_scale=np.ones_like(kept.x_scale),
-            score_scale=kept.score_scale,
-        )
-        ends = scales.inner(self.low), scales.inner(self.high)
-        return eqx.tree_at(lambda m: (m.standardizer, m.low, m.high), self, (inner, *ends))
+        standardizer = self.standardizer.in_scales(scales)
+        if scales.turn is None:
+            ends = scales.inner(self.low), scales.inner(self.high)
+            axes = None if self.axes is None else self.axes.moved(scales.centre, scales.scale)
+        else:
+            ends, axes = (-np.ones(len(self.names)), np.ones(len(self.names))), None
+        return replace(self, standardizer=standardizer, low=ends[0], high=ends[1], axes=axes)
 
     def data_in_scales(self, x: Any) -> Any:
         """Standardise data, in double precision.
@@ -227,12 +225,18 @@ def _save(model: FittedScore, path: str | Path) -> None:
         "units": list(model.units),
         "x_shape": list(model.x_shape),
         "full_whitening": model.training_summary.whitening.ndim == 2,
+        # Models in upright regions are written as before, so that earlier versions can read them.
+        **({} if model.axes is None else {"own_axes": {"turned": model.standardizer.theta_turn is not None}}),
         "provenance": _jsonable(model.provenance),
     }
     arrays = {f"network.{i:04d}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(model.function))}
     arrays |= {f"standardizer.{n}": np.asarray(getattr(model.standardizer, n)) for n in STANDARDIZER}
     arrays |= {f"reference.{n}": np.asarray(getattr(model.training_summary, n)) for n in SUMMARY}
+    if model.standardizer.theta_turn is not None:
+        arrays["standardizer.theta_turn"] = np.asarray(model.standardizer.theta_turn)
     arrays |= {"region.low": model.low, "region.high": model.high}
+    if model.axes is not None:
+        arrays |= {"region.centre": np.asarray(model.axes.centre), "region.factor": np.asarray(model.axes.factor)}
     write_folder(path, _KIND, fields, arrays)
 
 
@@ -269,7 +273,9 @@ def _load(folder: Path) -> FittedScore:
     function = jax.tree.unflatten(structure, [jax.device_put(arrays[f"network.{i:04d}"]) for i in range(len(leaves))])
     return FittedScore(
         function=function,
-        standardizer=Standardizer(**{n: arrays[f"standardizer.{n}"] for n in STANDARDIZER}),
+        standardizer=Standardizer(
+            **{n: arrays[f"standardizer.{n}"] for n in STANDARDIZER}, theta_turn=arrays.get("standardizer.theta_turn")
+        ),
         training_summary=TrainingSummary(**{n: arrays[f"reference.{n}"] for n in SUMMARY}),
         low=arrays["region.low"],
         high=arrays["region.high"],
@@ -277,6 +283,7 @@ def _load(folder: Path) -> FittedScore:
         units=description.units,
         x_shape=description.x_shape,
         provenance=Provenance(_provenance(document, folder)),
+        axes=Axes(arrays["region.centre"], arrays["region.factor"]) if description.own_axes else None,
     )
 
 

@@ -21,6 +21,8 @@ STANDARDIZER = ("theta_centre", "theta_scale", "x_centre", "x_scale", "score_sca
 # In files the arrays of the training summary are called "reference.*", as in the first version.
 SUMMARY = ("fisher_coefficients", "whitening", "distances")
 _MOST_PARAMETERS, _MOST_AXES = 5_000, 32
+# Axes of a region that are more alike than this span nothing that double precision can tell.
+_FLATTEST = 1e12
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Description:
     x_shape: tuple[int, ...]
     full_whitening: bool
     function: Any
+    own_axes: bool = False
+    turned: bool = False
 
     @classmethod
     def of(cls, document: dict[str, Any], path: Path, num_bytes: int) -> "Description":
@@ -45,6 +49,10 @@ class Description:
             full_whitening = document["full_whitening"]
             if not isinstance(full_whitening, bool):
                 raise TypeError
+            own_axes = document.get("own_axes")
+            turned = own_axes is not None and own_axes["turned"]
+            if not isinstance(turned, bool):
+                raise TypeError
         except (KeyError, TypeError, ValueError):
             raise ModelFolderError(f"{path}: names, units or x_shape are missing or damaged.") from None
         function = {key: document.get(key) for key in ("architecture", "settings")}
@@ -52,7 +60,7 @@ class Description:
             check_description(function, len(names), math.prod(x_shape), num_bytes)
         except ValueError as error:
             raise ModelFolderError(f"{path}: the network cannot be laid out: {error}.") from None
-        return cls(names, units, x_shape, full_whitening, function)
+        return cls(names, units, x_shape, full_whitening, function, own_axes is not None, turned)
 
     def skeleton(self, path: Path) -> Any:
         """Lay out the function's arrays without making them."""
@@ -72,7 +80,11 @@ class Description:
         expected |= {f"standardizer.{n}": (shape, np.float64) for n, shape in shapes.items()}
         summary = TrainingSummary.shapes(p, math.prod(self.x_shape), full=self.full_whitening)
         expected |= {f"reference.{n}": (shape, np.float64) for n, shape in summary.items()}
-        return expected | {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
+        expected |= {"standardizer.theta_turn": ((p, p), np.float64)} if self.turned else {}
+        expected |= {"region.low": ((p,), np.float64), "region.high": ((p,), np.float64)}
+        if self.own_axes:
+            expected |= {"region.centre": ((p,), np.float64), "region.factor": ((p, p), np.float64)}
+        return expected
 
 
 def check_values(arrays: dict[str, np.ndarray], path: Path) -> None:
@@ -84,6 +96,9 @@ def check_values(arrays: dict[str, np.ndarray], path: Path) -> None:
     ]
     if not (arrays["region.low"] < arrays["region.high"]).all():
         wrong.append("region.low")
+    for name in ("standardizer.theta_turn", "region.factor"):
+        if name in arrays and not np.linalg.cond(arrays[name] / np.abs(arrays[name]).max(axis=1)[:, None]) < _FLATTEST:
+            wrong.append(name)
     distances = arrays["reference.distances"]
     if (np.diff(distances) < 0).any() or distances[0] < 0:
         wrong.append("reference.distances")

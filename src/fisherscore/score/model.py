@@ -126,7 +126,7 @@ class ScoreModel(eqx.Module):
         known = self.own_error
         if known is None:
             return None
-        return known.under(self.names, precision_of_region(self.low, self.high), "the training range")
+        return known.under(self.names, self.region_precision(), "the training range")
 
     @property
     def num_parameters(self) -> int:
@@ -230,7 +230,22 @@ class ScoreModel(eqx.Module):
             Truth values, shape (...).
         """
         theta = as_theta(theta, self.names)
-        return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
+        within = ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
+        scales = self.own_scales()
+        if scales is None or scales.turn is None:
+            return within
+        return within & (np.abs(scales.inner(theta)) <= 1 + 1e-9).all(axis=-1)
+
+    def region_precision(self) -> np.ndarray:
+        """Return the precision of the uniform distribution on the training region.
+
+        Returns:
+            The precision, shape (p, p).
+        """
+        scales = self.own_scales()
+        if scales is None or scales.turn is None:
+            return precision_of_region(self.low, self.high)
+        return scales.matrices(3.0 * np.eye(self.num_parameters))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.names)}; data of shape {self.x_shape})"

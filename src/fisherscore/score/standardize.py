@@ -1,7 +1,8 @@
 """The affine maps between the user's units and the network's; the chain rule stands here and nowhere else.
 
 With u = (θ − m) / a and v = (x − n) / b the network sees (u, v), and since ∇θ = (1/a) ∇u a score in the user's units is
-(1/a) times a score in u. A network that models r(u, v) = score in u divided by the constant ``c`` gives
+(1/a) times a score in u. Where the training region has axes of its own, u = T (θ − m) / a with a matrix T, and (1/a)
+becomes (1/a) Tᵀ. A network that models r(u, v) = score in u divided by the constant ``c`` gives
 
     s(θ, x) = (c / a) r(u, v).
 
@@ -13,6 +14,9 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
+
+from .._support.axes import Axes
+from .scales import Scales
 
 # Standardised data are at most this large: their squares are numbers of single precision still.
 _FARTHEST = 1e15
@@ -26,6 +30,7 @@ class Standardizer(eqx.Module):
     x_centre: Float[Array | np.ndarray, " ..."]
     x_scale: Float[Array | np.ndarray, " ..."]
     score_scale: Float[Array | np.ndarray, ""]
+    theta_turn: Float[Array | np.ndarray, "params params"] | None = None
 
     @classmethod
     def of(cls, theta: np.ndarray, x: np.ndarray, score: np.ndarray | None, *, inputs: bool = True) -> "Standardizer":
@@ -46,13 +51,32 @@ class Standardizer(eqx.Module):
         )
 
     @classmethod
-    def of_region(cls, low: np.ndarray, high: np.ndarray, x: np.ndarray) -> "Standardizer":
+    def of_region(cls, low: np.ndarray, high: np.ndarray, x: np.ndarray, axes: Axes | None = None) -> "Standardizer":
         """Map the training region to [−1, 1]^p, and standardise x by its training rows."""
-        return cls.of(np.stack([low, high]), x, None)
+        upright = cls.of(np.stack([low, high]), x, None)
+        return upright if axes is None else upright.along(axes)
+
+    def along(self, axes: Axes) -> "Standardizer":
+        """Return the same map of x, with that of θ along the axes of a region."""
+        scales = Scales.of_region(axes.centre, axes.centre, axes)
+        assert scales.turn is not None
+        return Standardizer(
+            theta_centre=scales.centre,
+            theta_scale=scales.scale,
+            x_centre=self.x_centre,
+            x_scale=self.x_scale,
+            score_scale=self.score_scale,
+            theta_turn=np.linalg.inv(scales.turn),
+        )
 
     def inputs(self, theta: Any, x: Any) -> tuple[Any, Any]:
         """Map (θ, x) to what the network sees."""
-        return (theta - self.theta_centre) / self.theta_scale, (x - self.x_centre) / self.x_scale
+        return self.parameters(theta), (x - self.x_centre) / self.x_scale
+
+    def parameters(self, theta: Any) -> Any:
+        """Map θ alone."""
+        u = (theta - self.theta_centre) / self.theta_scale
+        return u if self.theta_turn is None else u @ self.theta_turn.T
 
     def data(self, x: Any) -> np.ndarray:
         """Map data alone, on the host and in double precision; what is beyond all measure stays finite."""
@@ -60,11 +84,42 @@ class Standardizer(eqx.Module):
 
     def target(self, score: Any) -> Any:
         """Map a score in the user's units to what the network models."""
-        return score * self.theta_scale / self.score_scale
+        scaled = score * self.theta_scale / self.score_scale
+        return scaled if self.theta_turn is None else scaled @ np.linalg.inv(self.theta_turn)
 
     def score(self, output: Array) -> Array:
         """Map what the network gives to a score in the user's units."""
-        return output * self.score_scale / self.theta_scale
+        along = output if self.theta_turn is None else output @ self.theta_turn
+        return along * self.score_scale / self.theta_scale
+
+    def fisher(self, matrix: Array) -> Array:
+        """Map a Fisher matrix of what the network gives to one in the user's units."""
+        if self.theta_turn is not None:
+            matrix = self.theta_turn.T @ matrix @ self.theta_turn
+        scale = self.score_scale / self.theta_scale
+        return scale[:, None] * matrix * scale
+
+    def in_scales(self, scales: Scales) -> "Standardizer":
+        """Return the map for a model that is given u, with θ = centre + scale · (turn u), and standardised x."""
+        if scales.turn is None:
+            centre, scale, turn = scales.inner(self.theta_centre), self.theta_scale / scales.scale, self.theta_turn
+        else:
+            # One affine map after the other: v = own (θ − m) with θ = c + F u.
+            own = np.diag(1 / np.asarray(self.theta_scale, np.float64))
+            own = own if self.theta_turn is None else self.theta_turn @ own
+            turn = own @ scales.factor
+            centre = np.linalg.solve(turn, own @ (self.theta_centre - scales.centre))
+            scale = np.ones_like(centre)
+            if np.abs(turn - np.eye(len(turn))).max() < 1e-12:
+                turn = None
+        return Standardizer(
+            theta_centre=np.asarray(centre, np.float64),
+            theta_scale=np.asarray(scale, np.float64),
+            x_centre=np.zeros_like(self.x_centre),
+            x_scale=np.ones_like(self.x_scale),
+            score_scale=self.score_scale,
+            theta_turn=turn,
+        )
 
     def log_likelihood(self, output: Array) -> Array:
         """Map a network's potential to a log-likelihood; its gradient in θ is the score."""

@@ -11,21 +11,31 @@ import numpy as np
 import numpyro.distributions as dist
 
 from .._support import fields as read
+from .._support.axes import Axes
 from ..errors import ArgumentError
 from .latent import AdditiveLatent, GaussianLatent, Latent
 from .proposal import Proposal
 from .quantiles import KNOWN, is_known, numbers_of
+from .regions import Parts
 
 # How far the ends of a region may be from those described, in widths of the region: version 0.1.0 computed quantiles
 # in single precision, and those of some distributions from draws.
 _ROUNDING, _SAMPLED = 1e-5, 0.2
 # All numbers of the known distributions but these are above 0.
+_OWN_AXES = ("axes", "parts", "shares")
+# Axes of a region that are more alike than this span nothing that double precision can tell.
+_FLATTEST = 1e12
 _OF_ANY_SIGN = ("loc", "low", "high")
 
 
 def describe_proposal(proposal: Proposal) -> dict[str, Any]:
     """Describe a proposal in plain data."""
-    return {
+    axes, parts = proposal.axes, proposal.parts
+    own: dict[str, Any] = {}
+    if axes is not None and parts is not None:
+        boxes = [_described(box) for box in parts.boxes]
+        own = {"axes": _described(axes), "parts": boxes, "shares": list(parts.shares)}
+    return own | {
         "names": list(proposal.names),
         "units": list(proposal.units),
         "low": proposal.low.tolist(),
@@ -42,6 +52,12 @@ def rebuild_proposal(description: dict[str, Any]) -> Proposal:
         names, units = read.names(description["names"]), read.tuple_of(read.text)(description["units"])
         laws = {name: _law(name, law) for name, law in zip(names, description["distributions"], strict=True)}
         proposal = Proposal.of(laws, units=dict(zip(names, units, strict=True)))
+        if "axes" in description:
+            boxes = tuple(_axes(box, len(names)) for box in description["parts"])
+            parts = Parts(boxes, read.tuple_of(read.number)(description["shares"]))
+            if not 0 < len(boxes) == len(parts.shares) or not all(share > 0 for share in parts.shares):
+                raise ValueError("its parts and their shares do not go together")
+            proposal = replace(proposal, axes=_axes(description["axes"], len(names)), parts=parts)
         stored = with_stored_region(description, proposal)
         if [stored.low.tolist(), stored.high.tolist()] != [description["low"], description["high"]]:
             raise ValueError("its region is not that of its distributions")
@@ -58,7 +74,7 @@ def with_stored_region(description: dict[str, Any], proposal: Proposal) -> Propo
     A region follows from the distributions; it is kept as version 0.1.0 computed it, since noise was sized by it.
     """
     theirs = describe_proposal(proposal)
-    if any(theirs[key] != description.get(key) for key in ("names", "distributions")):
+    if any(theirs.get(key) != description.get(key) for key in ("names", "distributions", *_OWN_AXES)):
         return proposal
     ends = [np.array(read.tuple_of(read.number)(description[key])) for key in ("low", "high")]
     if any(end.shape != proposal.low.shape for end in ends):
@@ -70,6 +86,20 @@ def with_stored_region(description: dict[str, Any], proposal: Proposal) -> Propo
     for end in ends:
         end.setflags(write=False)
     return replace(proposal, low=ends[0], high=ends[1])
+
+
+def _described(axes: Axes) -> dict[str, Any]:
+    return {"centre": np.asarray(axes.centre).tolist(), "factor": np.asarray(axes.factor).tolist()}
+
+
+def _axes(description: dict[str, Any], num: int) -> Axes:
+    """Make axes of their description; raise ValueError where they span nothing."""
+    centre = np.array(read.tuple_of(read.number)(description["centre"]))
+    factor = np.array(read.tuple_of(read.tuple_of(read.number))(description["factor"]))
+    size = np.linalg.norm(factor, axis=-1) if factor.shape == (num, num) else np.zeros(1)
+    if centre.shape != (num,) or not (size > 0).all() or not np.linalg.cond(factor / size[:, None]) < _FLATTEST:
+        raise ValueError("its axes span nothing")
+    return Axes(centre, factor)
 
 
 def _law(name: str, description: dict[str, Any]) -> dist.Distribution:
@@ -100,11 +130,13 @@ def stored_proposal(description: dict[str, Any], given: Proposal | None) -> Prop
         raise ArgumentError("proposal: its description is damaged.")
     given = with_stored_region(description, given)
     theirs = describe_proposal(given)
-    changed = [key for key in ("names", "distributions", "low", "high") if theirs[key] != description.get(key)]
+    changed = [
+        key for key in ("names", "distributions", "low", "high", *_OWN_AXES) if theirs.get(key) != description.get(key)
+    ]
     if changed:
         raise ArgumentError(
             f"proposal: expected the one the simulations were drawn from, with {changed[0]} "
-            f"{description.get(changed[0])}; got {theirs[changed[0]]}. To learn in another region use "
+            f"{description.get(changed[0])}; got {theirs.get(changed[0])}. To learn in another region use "
             "fisherscore.from_table(sims.theta, sims.x, proposal)."
         )
     return given

@@ -7,7 +7,7 @@ A proposal says at which parameters simulations are run. It is not a prior: the 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,12 +17,14 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from .._support.arguments import as_count, as_seed, as_theta, brief, check_names, is_name, is_traced
+from .._support.axes import Axes
 from .._support.keys import key_of
 from .._support.precision import double_precision, single_precision
 from .._support.record_random import words_of_records
 from .._support.text import html_table
 from ..errors import ArgumentError
 from .quantiles import drawn, is_known, quantiles
+from .regions import WIDER, Limits, Parts, region_of
 
 # An unbounded distribution gets as its training region the range between these quantiles.
 _TAIL = 1e-3
@@ -30,6 +32,7 @@ _TAIL = 1e-3
 _SAMPLE = 100
 # A range must hold so many numbers of double precision, and its width must be such that scores, which go as one over
 # the width, can be written in single precision.
+_MIN_DRAWS = 20
 _MIN_NUMBERS, _MIN_WIDTH, _MAX_WIDTH = 100_000, 1e-30, 1e30
 
 
@@ -45,6 +48,8 @@ class Proposal:
         low: Lower ends of the training region, shape (p,).
         high: Upper ends of the training region, shape (p,).
         units: Units for axes and tables, empty where there is none.
+        axes: The axes of a region that has axes of its own, within ``low`` and ``high``; see :meth:`around`.
+        parts: The boxes of such a region in which simulations are run.
 
     >>> import fisherscore as fs, numpyro.distributions as dist
     >>> proposal = fs.Proposal.of({"rate": dist.Gamma(3.0, 1.0), "shift": dist.Uniform(-1.0, 1.0)})
@@ -57,6 +62,8 @@ class Proposal:
     low: np.ndarray
     high: np.ndarray
     units: tuple[str, ...]
+    axes: Axes | None = None
+    parts: Parts | None = None
 
     @classmethod
     def of(
@@ -107,7 +114,77 @@ class Proposal:
         return len(self.names)
 
     def __repr__(self) -> str:
-        return f"Proposal({', '.join(f'{name} {region}' for name, region in self._regions())})"
+        text = ", ".join(f"{name} {region}" for name, region in self._regions())
+        if self.parts is None:
+            return f"Proposal({text})"
+        num = len(self.parts.boxes)
+        return f"Proposal({text}; along axes of its own{f', in {num} parts' if num > 1 else ''})"
+
+    def around(self, posterior: Any, *, wider: float = WIDER) -> "Proposal":
+        """Give the region around a posterior, in its own axes, to simulate in.
+
+        A score does not depend on the proposal, so simulations may follow a posterior with nothing to correct. Where
+        a posterior has several modes, simulations are run around each. :func:`fisherscore.infer` does this by itself.
+
+        Args:
+            posterior: A posterior of the same parameters, or draws of shape (n, p).
+            wider: How much wider than the posterior, as a fraction.
+
+        Returns:
+            A proposal that is uniform in the region, which lies within that of this one.
+
+        >>> import fisherscore as fs, numpy as np
+        >>> draws = np.random.default_rng(0).multivariate_normal([0.5, 0.5], [[0.01, 0.009], [0.009, 0.01]], 1_000)
+        >>> region = fs.uniform(a=(0.0, 1.0), b=(0.0, 1.0)).around(draws)
+        >>> region.inside([[0.4, 0.4], [0.4, 0.6]]).tolist()
+        [True, False]
+        """
+        if not 0 <= wider < math.inf:
+            raise ArgumentError(f"wider: expected a number from 0, got {wider!r}.")
+        names = getattr(posterior, "names", self.names)
+        if tuple(names[: self.num_parameters]) != self.names:
+            raise ArgumentError(f"posterior: expected one of parameters {self.names}, got {tuple(names)}.")
+        draws = np.asarray(as_theta(getattr(posterior, "samples", posterior), names, "posterior"))
+        draws = draws.reshape(-1, len(names))[:, : self.num_parameters]
+        limits = Limits(self.low, self.high)
+        inside = draws[limits.hold(draws)]
+        if len(inside) < _MIN_DRAWS:
+            raise ArgumentError(f"posterior: expected at least {_MIN_DRAWS} draws within {self!r}, got {len(inside)}.")
+        region, parts = region_of(inside, limits, wider)
+        return self.with_axes(region, parts)
+
+    def with_axes(self, region: Axes, parts: Parts) -> "Proposal":
+        """Return the proposal that is uniform in a region with axes of its own, within the limits of this one.
+
+        Args:
+            region: The axes of the region.
+            parts: The boxes in which simulations are run.
+
+        Returns:
+            A proposal.
+        """
+        ends = region.bounds()
+        low, high = np.maximum(ends[0], self.low), np.minimum(ends[1], self.high)
+        for end in (low, high):
+            end.setflags(write=False)
+        laws = tuple(dist.Uniform(float(a), float(b)) for a, b in zip(low, high, strict=True))
+        return replace(self, distributions=laws, low=low, high=high, axes=region, parts=parts)
+
+    def in_one_part(self) -> "Proposal":
+        """Return the proposal that is uniform in the whole region, where this one is in parts of it.
+
+        Returns:
+            A proposal.
+        """
+        return self if self.axes is None else replace(self, parts=Parts((self.axes,), (1.0,)))
+
+    def region_precision(self) -> np.ndarray:
+        """Return the precision of the uniform distribution on the region.
+
+        Returns:
+            The precision, shape (p, p).
+        """
+        return np.diag(12.0 / (self.high - self.low) ** 2) if self.axes is None else self.axes.precision()
 
     def _repr_html_(self) -> str:
         return html_table("Proposal", self._regions())
@@ -125,6 +202,8 @@ class Proposal:
         Returns:
             Parameters, shape (p,).
         """
+        if self.axes is not None:
+            raise ArgumentError("proposal: a region with axes of its own is drawn from by sample alone.")
         keys = jax.random.split(key, len(self.names))
         if all(type(law) is dist.Uniform for law in self.distributions):
             # All at once, so that what is compiled does not grow with their number; the draws are the same to the bit.
@@ -141,6 +220,8 @@ class Proposal:
         Returns:
             Parameters, shape (n, p).
         """
+        if self.axes is not None and self.parts is not None:
+            return self.parts.drawn(words, self.axes, Limits(self.low, self.high))
         return np.stack([drawn(law, words[:, i]) for i, law in enumerate(self.distributions)], axis=1)
 
     def in_support(self, theta: Any) -> np.ndarray:
@@ -181,6 +262,8 @@ class Proposal:
             Log-densities, shape (...).
         """
         theta = as_theta(theta, self.names)
+        if self.axes is not None and self.parts is not None:
+            return self.parts.log_density(np.asarray(theta), self.axes, Limits(self.low, self.high))
         if is_traced(theta):
             return sum(d.log_prob(theta[..., i]) for i, d in enumerate(self.distributions))
         with double_precision():
@@ -197,7 +280,8 @@ class Proposal:
             Booleans, shape (...).
         """
         theta = as_theta(theta, self.names)
-        return ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
+        within = ((theta >= self.low) & (theta <= self.high)).all(axis=-1)
+        return within if self.axes is None else within & self.axes.holds(theta)
 
 
 def uniform(

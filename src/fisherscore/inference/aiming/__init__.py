@@ -1,0 +1,1 @@
+"""Rounds of simulations that follow the posterior of one observation."""

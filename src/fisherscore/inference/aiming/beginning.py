@@ -1,0 +1,30 @@
+"""Where the first round is: all over the proposal, or where the prior is if that is much smaller."""
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...simulation.proposal import Proposal
+from ..priors.given import Parameters, prior_of
+from ..priors.regions import drawn
+from .rounds import is_settled
+
+_NUM_DRAWS, _MIN_DRAWS = 8_192, 100
+
+
+def first_region(proposal: Proposal, prior: Any, seed: int) -> Proposal:
+    """Return the proposal, or the region around draws of the prior where that is much smaller."""
+    law = prior_of(Parameters(proposal.names, proposal.low, proposal.high), prior)
+    if prior is None or law.has_rest:
+        return proposal
+    words = np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(2 * proposal.num_parameters, np.uint32)
+    draws = np.asarray(drawn(law, words.reshape(-1, 2), _NUM_DRAWS), np.float64)
+    inside = draws[((draws >= proposal.low) & (draws <= proposal.high)).all(axis=1)]
+    if len(inside) < _MIN_DRAWS:
+        raise ArgumentError(
+            f"prior: of {_NUM_DRAWS:,} draws {len(inside)} lie in the proposal's region, beyond which nothing is "
+            "simulated. Give a proposal that holds the prior."
+        )
+    region = proposal.around(inside)
+    return proposal if is_settled(proposal, region) else region

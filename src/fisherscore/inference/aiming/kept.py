@@ -1,0 +1,132 @@
+"""What an aimed inference keeps in its folder: the settings it began with, what every round found, and its result.
+
+Simulations are campaigns in folders ``round-1``, ``round-2`` and so on, each of which knows its own region.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..._support import fields as read
+from ..._support.documents import agrees, parse, signed, written
+from ..._support.whole_file import write_whole
+from ...errors import ArgumentError, CampaignError
+from ...score.fitted import FittedScore
+from ...simulation.descriptions import describe_proposal, rebuild_proposal
+from ...simulation.plan import Plan
+from ...simulation.proposal import Proposal
+from ..posterior import Posterior
+from ..posterior_checks import observation_mark
+from ..priors.given import Parameters, prior_of
+from .rounds import Finding
+
+_DOCUMENT, _SCHEMA = "aim.json", "fisherscore-aim"
+_NUM_POINTS, _DIGITS = 32, 5
+
+
+@dataclass(eq=False)
+class Diary:
+    """The folder of an aimed inference, or nothing; and what is written in it."""
+
+    folder: Path | None
+    document: dict[str, Any]
+
+    @classmethod
+    def of(cls, out: Any, plan: Plan, given: tuple[Any, Any, Proposal], settings: dict[str, Any]) -> "Diary":
+        """Open the folder, or make it; refuse one that was begun otherwise."""
+        x_obs, prior, proposal = given
+        if out is None:
+            return cls(None, {})
+        folder, file = Path(out), Path(out) / _DOCUMENT
+        begun = {
+            **settings,
+            "seed": plan.seed,
+            "observation": observation_mark(x_obs),
+            "proposal": describe_proposal(proposal),
+            "prior": _mark_of(prior, proposal),
+        }
+        document = {"schema": _SCHEMA, "version": 1, "begun": begun, "findings": []}
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            diary = cls(folder, document)
+            diary._write()
+            return diary
+        kept = _read(file)
+        changed = [name for name, value in begun.items() if kept["begun"].get(name) != value]
+        if changed:
+            raise CampaignError(
+                f"out: the inference in {folder} was begun with another {changed[0].replace('_', ' ')}. Go back to "
+                "what it was, or choose another folder."
+            )
+        return cls(folder, kept)
+
+    def folder_of_round(self, number: int) -> Path | None:
+        """Return the folder of a round's campaign."""
+        return None if self.folder is None else self.folder / f"round-{number}"
+
+    def finding(self, number: int, limits: Proposal) -> tuple[Finding, Proposal] | None:
+        """Return what a round found, where it is known already."""
+        findings = self.document.get("findings", [])
+        if len(findings) < number:
+            return None
+        try:
+            kept = findings[number - 1]
+            draws = np.array(read.tuple_of(read.tuple_of(read.number))(kept["draws"]))
+            found = Finding(draws, read.text(kept["guide"]), read.optional(read.number)(kept["error"]))
+            region = rebuild_proposal(kept["region"])
+        except (KeyError, TypeError, ValueError, ArgumentError) as error:
+            raise CampaignError(f"out: what round {number} in {self.folder} found is damaged ({error}).") from None
+        if region.names != limits.names:
+            raise CampaignError(f"out: what round {number} in {self.folder} found is about other parameters.")
+        return found, region
+
+    def write_finding(self, number: int, found: Finding, region: Proposal) -> None:
+        """Keep what a round found; of its draws, what their widths are."""
+        if self.folder is None:
+            return
+        # Two draws with the widths of all of them, which is all that is asked later.
+        widths = found.draws.std(axis=0)
+        middle = found.draws.mean(axis=0)
+        kept = {
+            "draws": [(middle - widths).tolist(), (middle + widths).tolist()],
+            "guide": found.guide,
+            "error": found.error,
+            "region": describe_proposal(region),
+        }
+        self.document["findings"] = [*self.document["findings"][: number - 1], kept]
+        self._write()
+
+    def write_result(self, model: FittedScore, posterior: Posterior) -> None:
+        """Keep model and posterior."""
+        if self.folder is not None:
+            model.save(self.folder / "model")
+            posterior.save(self.folder / "posterior")
+
+    def _write(self) -> None:
+        assert self.folder is not None
+        write_whole(self.folder / _DOCUMENT, written(signed(self.document)))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        document = parse(file.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or not agrees(document) or document["schema"] != _SCHEMA:
+            raise ValueError("its checksum is not right")
+        if not isinstance(document["begun"], dict) or not isinstance(document["findings"], list):
+            raise ValueError("it holds no findings")
+    except (OSError, KeyError, ValueError) as error:
+        raise CampaignError(f"out: {file} is damaged ({error}). Choose another folder.") from None
+    return document
+
+
+def _mark_of(prior: Any, proposal: Proposal) -> str:
+    """Return a mark by which a prior is known again: its density at some points."""
+    law = prior_of(Parameters(proposal.names, proposal.low, proposal.high), prior)
+    rng = np.random.default_rng(0)
+    points = rng.uniform(proposal.low, proposal.high, (_NUM_POINTS, proposal.num_parameters)).astype(np.float32)
+    values = [float(law.log_base_at(point) + law.log_rest_at(point)) for point in points]
+    text = ",".join(f"{value:.{_DIGITS}g}" for value in values)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

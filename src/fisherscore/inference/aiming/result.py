@@ -1,0 +1,227 @@
+"""What an aimed inference returns: the posterior, how the region closed in on it, and whether to believe it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._support.arguments import as_count, as_seed
+from ..._support.drawing import new_axes, plain
+from ..._support.text import columns, html_table
+from ...score.constraints import BADLY_LEARNED, NOT_CONSTRAINED, RIGHT, Constraints
+from ...score.fitted import FittedScore
+from ...simulation.campaign import simulate
+from ...simulation.proposal import Proposal
+from ...simulation.simulations import Simulations
+from ...simulation.simulator import Simulator
+from ..diagnosis_result import Diagnosis
+from ..diagnostics import diagnose
+from ..posterior import Posterior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of an aimed inference.
+
+    Attributes:
+        region: Where its simulations were run, and where its score was learned.
+        num_simulations: How many simulations it ran.
+        num_used: How many a score was learned from: all so far that lie in the region and succeeded.
+        error: The fit's own error; None where nothing was learned.
+        sigma: Widths (p,) of the posterior, or of what stood for it.
+        guide: What chose the next region: "posterior"; "pilot", a regression, where the fit was too bad; "end".
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> result = fs.infer(problem.simulator, [0.5, -0.5], problem.proposal, 300)
+    >>> result.rounds[0].num_simulations < 300
+    True
+    """
+
+    region: Proposal
+    num_simulations: int
+    num_used: int
+    error: float | None
+    sigma: np.ndarray
+    guide: str
+
+
+class Rounds(Sequence[Round]):
+    """The rounds of an aimed inference, in their order; printed, they are a table.
+
+    Args:
+        rounds: The rounds.
+        names: Names of the parameters.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> len(fs.infer(problem.simulator, [0.5, -0.5], problem.proposal, 300).rounds) > 1
+    True
+    """
+
+    def __init__(self, rounds: Sequence[Round], names: Sequence[str]):
+        self._rounds, self.names = tuple(rounds), tuple(names)
+
+    def __getitem__(self, place: Any) -> Any:
+        """Return one round, or some."""
+        found = self._rounds[place]
+        return Rounds(found, self.names) if isinstance(place, slice) else found
+
+    def __len__(self) -> int:
+        return len(self._rounds)
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return the rounds as rows of text, the first of which says what they hold.
+
+        Returns:
+            The rows.
+        """
+        head = ("round", "simulations", "used", "own error", "next region by", *(f"σ({n})" for n in self.names))
+        rows = [
+            (
+                str(number),
+                f"{r.num_simulations:,}",
+                f"{r.num_used:,}",
+                "nothing learned" if r.error is None else f"{r.error:.2g}",
+                r.guide,
+                *(f"{s:.3g}" for s in r.sigma),
+            )
+            for number, r in enumerate(self._rounds, 1)
+        ]
+        return [head, *rows]
+
+    def plot(self, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw how the region closed in: the range of each parameter in every round, and the posterior's width.
+
+        Args:
+            ax: Matplotlib axes to draw into; by default those of a new figure.
+
+        Returns:
+            The axes.
+        """
+        axes = new_axes(ax)
+        first, last = self._rounds[0].region, self._rounds[-1].region
+        numbers = np.arange(1, len(self) + 1)
+        for k, name in enumerate(self.names):
+            width = first.high[k] - first.low[k]
+            middle = ((last.low[k] + last.high[k]) / 2 - first.low[k]) / width
+            ends = np.array([[r.region.low[k], r.region.high[k]] for r in self._rounds])
+            ends = (ends - first.low[k]) / width
+            line = axes.plot(numbers, ends[:, 0], "-o", ms=3, label=plain(name))[0]
+            axes.plot(numbers, ends[:, 1], "-o", ms=3, color=line.get_color())
+            axes.fill_between(numbers, ends[:, 0], ends[:, 1], color=line.get_color(), alpha=0.08)
+            axes.axhline(middle, color=line.get_color(), lw=0.5, ls=":")
+        axes.set_xticks(numbers)
+        axes.set_xlabel("round")
+        axes.set_ylabel("range of the region, in that of the first")
+        axes.legend(frameon=False, fontsize="small")
+        return axes
+
+    def __str__(self) -> str:
+        return "\n".join(columns(self.table()))
+
+    def __repr__(self) -> str:
+        return f"Rounds({len(self)}; {sum(r.num_simulations for r in self._rounds):,} simulations)"
+
+    def _repr_html_(self) -> str:
+        rows = self.table()[1:]
+        return html_table(repr(self), [(f"round {row[0]}", ", ".join(row[1:])) for row in rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """An aimed inference, from :func:`fisherscore.infer`.
+
+    Attributes:
+        posterior: The posterior of the observation.
+        model: The score that was learned in the last region.
+        sims: The simulations of all rounds, as simulations of the first proposal.
+        rounds: The rounds: region, simulations, own error and width of the posterior of each.
+        constraints: What the data constrain under the prior, and how well that was learned; None where not known.
+        num_saved: Simulations that were not needed.
+        notes: What is to be said of how the rounds went.
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.linear_gaussian()
+    >>> result = fs.infer(problem.simulator, [0.5, -0.5], problem.proposal, 400)
+    >>> result.verdict, result.posterior.samples.shape
+    ('right', (4000, 2))
+    """
+
+    posterior: Posterior
+    model: FittedScore
+    sims: Simulations
+    rounds: Rounds
+    constraints: Constraints | None
+    num_saved: int
+    notes: tuple[str, ...]
+    simulator: Simulator
+
+    @property
+    def verdict(self) -> str:
+        """``"right"``, ``"not constrained by the data"`` or ``"badly learned"``; see :attr:`findings` for why."""
+        if self.posterior.problems or self.constraints is None or self.constraints.badly_learned:
+            return BADLY_LEARNED
+        return NOT_CONSTRAINED if self.constraints.unconstrained else RIGHT
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Why the verdict is what it is, and what would help; what is to be said of the rounds."""
+        known = () if self.constraints is None else self.constraints.findings
+        # The posterior says it more closely where it has a problem with what was learned.
+        told = tuple(f for f in known if not (self.posterior.problems and f.startswith(BADLY_LEARNED)))
+        return (*self.posterior.problems, *told, *self.notes)
+
+    def check(
+        self, num_simulations: int = 400, *, num_posteriors: int = 200, seed: int = 1, **options: Any
+    ) -> Diagnosis:
+        """Check the model on fresh simulations in the last region: identities, calibration and coverage.
+
+        Args:
+            num_simulations: How many are run, at least 100.
+            num_posteriors: For how many of them a posterior is sampled.
+            seed: Seed of these simulations.
+            **options: Of :func:`fisherscore.simulate`, such as ``workers`` and ``out``.
+
+        Returns:
+            The checks, as :func:`fisherscore.diagnose` returns them.
+        """
+        num = as_count(num_simulations, "num_simulations", minimum=100)
+        own = int(np.random.SeedSequence(as_seed(seed), spawn_key=(_CHECK,)).generate_state(1, np.uint64)[0] >> 1)
+        region = self.rounds[-1].region
+        if region.axes is not None and region.parts is not None and len(region.parts.boxes) > 1:
+            # Uniform in the whole region, which is the prior under which posteriors are calibrated.
+            region = region.in_one_part()
+        fresh = simulate(self.simulator, region, num, seed=own, **options)
+        return diagnose(self.model, fresh, num_posteriors=num_posteriors, seed=own)
+
+    def plot(self, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw how the region closed in.
+
+        Args:
+            ax: Matplotlib axes to draw into; by default those of a new figure.
+
+        Returns:
+            The axes.
+        """
+        return self.rounds.plot(ax=ax)
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self!r}", str(self.rounds), str(self.posterior), *self.notes])
+
+    def __repr__(self) -> str:
+        used = sum(r.num_simulations for r in self.rounds)
+        saved = f", {self.num_saved:,} saved" if self.num_saved else ""
+        return f"Inference({self.verdict}; {len(self.rounds)} rounds, {used:,} simulations{saved})"
+
+    def _repr_html_(self) -> str:
+        rows = [("verdict", self.verdict), *(("finding", text) for text in self.findings)]
+        return html_table(repr(self), rows) + self.rounds._repr_html_() + self.posterior._repr_html_()
+
+
+# Fresh simulations share no random numbers with any round.
+_CHECK = 1_000

@@ -1,0 +1,154 @@
+"""How large rounds are, what a fit says of where to look next, and when there is nothing left to look for."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import TrainingError
+from ...fitting.fit import fit
+from ...fitting.recipes import AutoRecipe
+from ...score.fitted import FittedScore
+from ...simulation.proposal import Proposal
+from ...simulation.regions import WIDER
+from ...simulation.simulations import Simulations
+from ..posterior import Posterior
+from ..sampling import sample
+from .pilot import pilot_draws
+
+# Every round is this much larger than the one before, and the first no smaller than so many, or so many a parameter.
+_GROWTH, _LEAST, _LEAST_A_PARAMETER, _MOST_ROUNDS = 1.4, 100, 20, 5
+# A fit with a larger error of its own does not choose a region; one of closed forms alone is tried again with networks.
+_TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
+# The next region has settled where, for each parameter, it is not smaller than this part of the one before.
+_SETTLED = 0.75
+# Posteriors that are off by less than this mean square, in their σ, would look the same after another round.
+_EXACT, _EXACT_ALONG = 0.0025, 0.01
+# What a pilot finds is made wider still.
+_WIDER_BY_PILOT = 1 / 3
+_NUM_DRAWS, _NUM_CHAINS = 1_000, 4
+_NUM_TRIED = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What one round found: draws around which the next region is, how they came about, and the fit's own error."""
+
+    draws: np.ndarray
+    guide: str
+    error: float | None
+
+
+def sizes_of_rounds(num: int, num_parameters: int, num_rounds: int | None) -> list[int]:
+    """Divide simulations among rounds, each larger than the one before."""
+    least = max(_LEAST, _LEAST_A_PARAMETER * num_parameters)
+    most = num_rounds if num_rounds is not None else _MOST_ROUNDS
+    wanted = most
+    while num_rounds is None and wanted > 1 and _share(0, wanted) * num < least:
+        wanted -= 1
+    ends = np.round(num * np.cumsum([_share(k, wanted) for k in range(wanted)])).astype(int)
+    return np.diff(ends, prepend=0).tolist()
+
+
+def _share(place: int, num: int) -> float:
+    return float(_GROWTH**place / sum(_GROWTH**k for k in range(num)))
+
+
+def quick_fit(sims: Simulations, seed: int) -> FittedScore | None:
+    """Fit closed forms, and networks too where these are not good enough; None where nothing is learned."""
+    model = _fitted(sims, AutoRecipe(density=None, network=None), seed)
+    if model is None or _error(model) > _GOOD_ENOUGH:
+        return _fitted(sims, AutoRecipe(), seed) or model
+    return model
+
+
+def _fitted(sims: Simulations, recipe: Any, seed: int) -> FittedScore | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return fit(sims, recipe=recipe, seed=seed, progress=False)
+        except TrainingError:
+            return None
+
+
+def _error(model: FittedScore) -> float:
+    return 1.0 if model.estimated_error is None else model.estimated_error
+
+
+def find(sims: Simulations, x_obs: Any, prior: Any, seed: int) -> Finding:
+    """Learn a score from simulations in a region, and find where its posterior is; never by a bad fit."""
+    model = quick_fit(sims, seed)
+    error = None if model is None else _error(model)
+    if model is not None and error is not None and error <= _TRUSTED:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                posterior = sample(
+                    model,
+                    x_obs,
+                    prior=prior,
+                    method="smc",
+                    num_samples=_NUM_DRAWS,
+                    num_chains=_NUM_CHAINS,
+                    seed=seed,
+                    progress=False,
+                )
+                return Finding(_spread_by_error(posterior, model, seed), "posterior", error)
+            except TrainingError:
+                pass
+    rows = sims.x.reshape(len(sims), -1)
+    drawn = pilot_draws(sims.theta, rows, np.asarray(x_obs, np.float64).ravel())
+    volumes = [log_volume(next_region(Finding(d, "pilot", error), sims.proposal)) for d in drawn]
+    return Finding(drawn[int(np.argmin(volumes))], "pilot", error)
+
+
+def shift_of(posterior: Posterior, model: FittedScore) -> np.ndarray:
+    """Return the covariance (p, p) of how far the model's own error may move a posterior: C E C."""
+    known = model.own_error
+    covariance = np.cov(posterior.samples.T).reshape(len(model.names), -1)
+    if known is None:
+        return np.zeros_like(covariance)
+    return covariance @ known.covariance @ covariance
+
+
+def _spread_by_error(posterior: Posterior, model: FittedScore, seed: int) -> np.ndarray:
+    """Return draws of the posterior, moved at random by as much as the model's own error may move it."""
+    rng = np.random.default_rng([seed, 1])
+    values, vectors = np.linalg.eigh(shift_of(posterior, model))
+    noise = rng.standard_normal(posterior.samples.shape) * np.sqrt(np.maximum(values, 0.0))
+    return posterior.samples + noise @ vectors.T
+
+
+def next_region(found: Finding, limits: Proposal) -> Proposal:
+    """Return the region around what was found, within the limits of the first proposal."""
+    draws = np.clip(found.draws, limits.low, limits.high)
+    return limits.around(draws, wider=WIDER if found.guide == "posterior" else _WIDER_BY_PILOT)
+
+
+def is_settled(now: Proposal, following: Proposal) -> bool:
+    """Say whether the next region is about as large as this one."""
+    return log_volume(following) - log_volume(now) > now.num_parameters * np.log(_SETTLED)
+
+
+def log_volume(region: Proposal) -> float:
+    """Compute the logarithm of the volume in which simulations are run."""
+    if region.parts is None:
+        return float(np.log(region.high - region.low).sum())
+    rng = np.random.default_rng(0)
+    volumes = []
+    for box in region.parts.boxes:
+        tried = box.outer(rng.uniform(-1, 1, (_NUM_TRIED, region.num_parameters)))
+        inside = max(np.mean(region.inside(tried)), 1 / _NUM_TRIED)
+        volumes.append(np.linalg.slogdet(2 * box.factor)[1] + np.log(inside))
+    return float(np.logaddexp.reduce(volumes))
+
+
+def is_exact(posterior: Posterior, model: FittedScore) -> bool:
+    """Say whether the model's own error moves a posterior by so little that another round would not change it."""
+    if model.own_error is None:
+        return False
+    covariance = np.cov(posterior.samples.T).reshape(len(model.names), -1)
+    root = np.linalg.cholesky(covariance + np.diag(1e-12 * np.diagonal(covariance)))
+    errors = np.linalg.eigvalsh(root.T @ model.own_error.covariance @ root)
+    return bool(errors.mean() < _EXACT and errors[-1] < _EXACT_ALONG)
