@@ -18,10 +18,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 from fisherscore._support.versions import versions, write_json
@@ -34,7 +30,7 @@ from sbi_tasks.workers import outcomes
 HERE = Path(__file__).parent / "results"
 KEY = ("method", "num_simulations", "task", "observation")
 # How many posteriors wait for the batched classifier before it is run.
-TOGETHER = 200
+TOGETHER = 100
 COLOURS = {"aimed": "C0", "single": "C1"}
 
 
@@ -150,6 +146,11 @@ def _mean(values: list[float]) -> str:
 
 def draw(rows: list[dict[str, Any]], out: Path) -> None:
     """Draw every accuracy and the published ones."""
+    import matplotlib  # here: rows must come where nothing can be drawn
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
     for place, (axes, budget) in enumerate(zip(panels, BUDGETS, strict=True)):
         for k, (task, figures) in enumerate(PUBLISHED.items()):
