@@ -177,7 +177,8 @@ def draw(rows: list[Row], exponents: list[Row], path: Path) -> None:
             axes.set_ylabel(label)
             axes.grid(alpha=0.3)
             if axes.lines and label.startswith("run"):
-                axes.legend(fontsize=8, title="power of growth", title_fontsize=8)
+                axes.legend(fontsize=8, title="power of growth", title_fontsize=8, loc="upper left", ncols=2)
+    grid[0, 0].set_ylim(top=30 * grid[0, 0].get_ylim()[1])  # room for the legends
     figure.savefig(path, dpi=130)
     plt.close(figure)
 

@@ -7,45 +7,29 @@ belong to the pages. A test holds the pages against what this script gives.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))  # also when this file is loaded by its path
+
+import results_speed  # noqa: E402
+import results_tables  # noqa: E402
+from results_tables import TITLES, Row, number, table  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results"
 MARKED = re.compile(r"(?P<start><!-- results: (?P<name>\w+) -->)(?P<table>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
-TITLES = {
-    "weak_lensing": "weak lensing",
-    "poisson_counts": "Poisson counts",
-    "student_t": "Student-t, scale moves with θ",
-    "two_signs": "two signs (two modes in θ)",
-    "gaussian_covariance": "Gaussian, covariance moves with θ",
-    "waiting_times": "waiting times (skewed)",
-    "ten_parameters": "ten parameters",
-    "linear_gaussian": "linear Gaussian",
-}
 OTHER_METHODS = ("auto", "nle", "paper")
 USUAL_SEEDS = 3
-
-Row = dict[str, Any]
 
 
 def read(name: str) -> Any:
     """Return one benchmark's results."""
     return json.loads((RESULTS / f"{name}.json").read_text())
-
-
-def number(value: float) -> str:
-    """Write a number with two significant digits, or in full above ten."""
-    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Write a table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
 
 
 def with_versions(text: str, *names: str) -> str:
@@ -128,20 +112,6 @@ def own_estimates() -> str:
     )
 
 
-def compare_versions() -> str:
-    """Compare the default fit with that of an older version, on the same fresh seeds."""
-    results = read("compare_versions")
-    old, new = results["versions"]["old"], results["versions"]["new"]
-    rows = []
-    for row in results["rows"]:
-        numbers = [number(row[key]) for key in ("mean_old", "mean_new", "spread")]
-        worse = "yes" if row["worse_beyond_spread"] else "no"
-        rows.append((TITLES[row["problem"]], f"{row['num_simulations']:,}", *numbers, worse))
-    head = ("problem", "simulations", old, new, "spread of one seed", "worse by more than the spread")
-    seeds = ", ".join(map(str, results["seeds"]))
-    return f"{table(head, rows)}\n\nMeans over the seeds {seeds}, both versions in one run."
-
-
 def weak_lensing() -> str:
     """Write the paper's experiment by numbers."""
     document = read("weak_lensing")
@@ -205,90 +175,6 @@ def best_fits() -> str:
     return with_versions(table(head, lines), "forecast")
 
 
-def indecomposable() -> str:
-    """Write what the paper's added noise does to the score that is learned."""
-    document = read("indecomposable")
-    keys = ("to_extended", "variance", "to_original", "expected_to_original", "exact_distance")
-    lines = [(number(row["sigma"]), *(number(row[key]) for key in keys)) for row in document["rows"]]
-    head = (
-        "noise σ",
-        "learned to extended",
-        "variance of one fit",
-        "learned to original",
-        "expected",
-        "exact distance",
-    )
-    settings = f"{document['recipe']}, {document['num_simulations']:,} simulations, {document['num_fits']} fits each"
-    return with_versions(f"Recipe: {settings}.\n\n{table(head, lines)}", "indecomposable")
-
-
-def sampler() -> str:
-    """Write effective samples a second of ours and of the paper's sampler."""
-    lines = []
-    for row in read("sampler")["rows"]:
-        ratio = row.get("ratio_to_best_of_paper")
-        rate, c2st = number(row["effective_per_second"]), f"{row['c2st']:.3f}"
-        widths = ", ".join(f"{value:.2f}" for value in row["sd_over_exact"])
-        cells = (rate, f"{row['compile_seconds']:.1f}", c2st, widths, f"{ratio:.0f}" if ratio else "")
-        lines.append((row["sampler"], *cells))
-    head = ("sampler", "effective samples / s", "compilation (s)", "C2ST", "sd / exact", "times the paper's best")
-    return with_versions(table(head, lines), "sampler")
-
-
-def campaigns() -> str:
-    """Write what campaigns cost."""
-    document = read("campaign")
-    cost, large = document["overhead"], document["larger_than_memory"]
-    head = ("records", "written in (s)", "opened in (s)", "read, shuffled and checked (records / s)", "MB")
-    lines = []
-    for row in document["ledger"]:
-        seconds = (f"{row['write_seconds']:.1f}", f"{row['open_seconds']:.2f}")
-        lines.append((f"{row['records']:,}", *seconds, f"{row['read_a_second']:,.0f}", number(row["megabytes"])))
-    costs = [
-        ("overhead of two workers at 10 ms a run", f"{cost['overhead']:.1%}"),
-        ("time to start them", f"{cost['start_up']:.1f} s"),
-        ("data trained on", f"{large['data_megabytes']:,.0f} MB"),
-        ("limit on the memory of that process", f"{large['limit_megabytes']:.0f} MB"),
-        ("memory it used", f"{large['grown_by_megabytes']:.0f} MB"),
-        ("loading the data whole under the same limit", large["loading_it_whole"]),
-    ]
-    text = table(("what", "figure"), costs) + "\n\n" + table(head, lines)
-    return with_versions(text, "campaign")
-
-
-def kills() -> str:
-    """Write what killing coordinators and workers did to the data."""
-    lines = []
-    for who, row in read("kills")["rows"].items():
-        same = "yes" if row["identical"] else "NO"
-        lines.append((who, row["kills"], f"{row['records']:,}", same, f"{row['run_again']:,}", row["left_over"]))
-    head = ("killed", "times", "records", "data as undisturbed", "records run again", "processes left over")
-    return with_versions(table(head, lines), "kills")
-
-
-def damage() -> str:
-    """Write what became of folders and files that were damaged."""
-    head = ("damages", "refused", "loaded", "another answer", "foreign error", "hang or crash", "most seconds")
-    lines = [(kind, *(f"{row[key]:,}" for key in head)) for kind, row in read("damage")["rows"].items()]
-    return with_versions(table(("damaged", *head), lines), "damage")
-
-
-def spectra() -> str:
-    """Write the speed of the weak lensing spectra against jax-cosmo, and the memory of many simulations."""
-    document = read("weak_lensing_spectra")
-    times, off, run = document["times"], document["largest_relative_differences"], document["simulations"]
-    lines = [
-        ("one spectrum, jax-cosmo", f"{times['jax_cosmo_ms']:.0f} ms"),
-        ("one spectrum here, in batches", f"{times['own_ms']:.2f} ms"),
-        ("ratio", f"{times['ratio']:.0f}"),
-        ("largest relative difference of spectra", f"{off['spectra']:.0e}"),
-        ("derivatives here, off from differences by", f"{off['jacobian_true_to_differences']:.2%}"),
-        ("automatic derivatives of jax-cosmo, off by", f"{off['jacobian_automatic_to_differences']:.1%}"),
-        (f"{run['num_simulations']:,} simulations", f"{run['seconds']:.0f} s, peak memory {run['peak_mb']:.0f} MB"),
-    ]
-    return with_versions(table(("what", "figure"), lines), "weak_lensing_spectra")
-
-
 def throughput() -> str:
     """Write the training loop's speed against loops in Python."""
     names = ("training_throughput_cpu", "training_throughput_gpu")
@@ -300,17 +186,6 @@ def throughput() -> str:
             lines.append((document["versions"]["device"], row["network"], *times, *ratios))
     loops = ("plain (µs / step)", "careful (µs)", "scanned, ours (µs)")
     return with_versions(table(("device", "network", *loops, "ratio to plain", "to careful"), lines), *names)
-
-
-def start_up() -> str:
-    """Write how long imports take."""
-    document = read("start_up")
-    lines = [(name, f"{seconds:.2f} s") for name, seconds in document["seconds"].items()]
-    ratios = [
-        (f"{name}, against JAX and Equinox", f"{ratio:.2f}")
-        for name, ratio in document["ratio_to_jax_and_equinox"].items()
-    ]
-    return with_versions(table(("what", "figure"), lines + ratios), "start_up")
 
 
 def headline() -> str:
@@ -358,8 +233,28 @@ def headline() -> str:
     return table(("what", "figure"), lines)
 
 
+# Tables of one benchmark each: the file, and what makes a table of it.
+OF_ONE_FILE = {
+    "compare_versions": ("compare_versions", results_tables.compare_versions),
+    "indecomposable": ("indecomposable", results_tables.indecomposable),
+    "sampler": ("sampler", results_tables.sampler),
+    "campaigns": ("campaign", results_tables.campaigns),
+    "kills": ("kills", results_tables.kills),
+    "damage": ("damage", results_tables.damage),
+    "spectra": ("weak_lensing_spectra", results_tables.spectra),
+    "start_up": ("start_up", results_tables.start_up),
+    "growth": ("growth", results_speed.growth),
+}
+
+
+def of_one_file(name: str) -> str:
+    """Write the table of one benchmark, and with which versions it was measured."""
+    file, make = OF_ONE_FILE[name]
+    text = make(read(file))
+    return text if name == "compare_versions" else with_versions(text, file)  # which names its versions itself
+
+
 TABLES = {
-    "compare_versions": compare_versions,
     "headline": headline,
     "score_errors": score_errors,
     "budget": budget,
@@ -368,14 +263,8 @@ TABLES = {
     "two_moons": two_moons,
     "forecasts": forecasts,
     "best_fits": best_fits,
-    "indecomposable": indecomposable,
-    "sampler": sampler,
-    "campaigns": campaigns,
-    "kills": kills,
-    "damage": damage,
-    "spectra": spectra,
     "throughput": throughput,
-    "start_up": start_up,
+    **{name: partial(of_one_file, name) for name in OF_ONE_FILE},
 }
 
 

@@ -1,14 +1,9 @@
-"""The tables of time: how ``results.py`` shows ``time_to_answer.json`` and ``growth.json``.
+"""The tables of time: how ``results.py`` shows ``time_to_answer.json`` and ``growth.json``."""
 
-Both take the document that a benchmark wrote and the function that writes a table in Markdown.
-"""
-
-from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-Row = dict[str, Any]
-Table = Callable[..., str]
+from results_tables import Row, table
 
 STEPS = {
     "import": "import",
@@ -43,7 +38,7 @@ def ratio(old: float | None, new: float | None) -> str:
     return "" if old is None or new is None else f"{old / new:.1f}"
 
 
-def time_to_answer(document: Row, table: Table) -> str:
+def time_to_answer(document: Row) -> str:
     """Write seconds of every step, one table a problem and device."""
     texts, rows = [], document["rows"]
     for problem, device in sorted({(row["problem"], row["device"]) for row in rows}):
@@ -66,7 +61,7 @@ def time_to_answer(document: Row, table: Table) -> str:
     return "\n\n".join(texts)
 
 
-def growth(document: Row, table: Table) -> str:
+def growth(document: Row) -> str:
     """Write the powers with which time and memory grow, and the large point of both versions."""
     lines = [
         (STEPS[line["step"]], SIZES[line["axis"]], f"{line['time']:.2f}", f"{line['memory']:.2f}")

@@ -274,12 +274,34 @@ def test_a_degenerate_pair_is_flagged_never_a_silent_contour():
         fs.uniform(a=(-3, 3), b=(-3, 3)), (1,), score=lambda t, x: (x[0] - t.sum()) * jnp.ones(2, jnp.float32)
     )
     simulator = fs.from_python(lambda t, rng: [t.sum() + rng.normal()])
-    with pytest.warns(fs.FisherScoreWarning, match="singular.*do not constrain"):
+    with pytest.warns(fs.FisherScoreWarning) as caught:
         forecast = fs.forecast(model, [0.0, 0.0], simulator, num_simulations=1000)
-    assert "singular" in str(forecast)
+    said = [str(warning.message) for warning in caught]
+    assert said == list(forecast.notes) and said[0].startswith("not constrained by the data: +1 a -1 b")
+    assert "singular" in said[1] and "singular" in str(forecast)
     with pytest.raises(fs.ArgumentError, match="do not constrain the combination"):
         forecast.sigma  # noqa: B018
     assert forecast.fix("b").sigma[0] == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_pair_known_in_combination_only_has_a_bound_after_all():
+    """Their sum is known a hundred times better than their difference: one by one, steps would see noise alone."""
+    model = fs.FunctionScore(
+        fs.uniform(a=(-3, 3), b=(-3, 3)),
+        (2,),
+        score=lambda t, x: jnp.asarray(
+            [[1e4 * (x[0] - t.sum()) + x[1] - t[0] + t[1]], [1e4 * (x[0] - t.sum()) - x[1] + t[0] - t[1]]], jnp.float32
+        )[:, 0],
+    )
+    simulator = fs.from_python(lambda t, rng: [t.sum() + 0.01 * rng.normal(), t[0] - t[1] + rng.normal()])
+    forecast = fs.forecast(model, [0.5, -0.5], simulator, num_simulations=2_000)
+    np.testing.assert_allclose(forecast.sigma_bound, 0.5, rtol=0.15)
+    np.testing.assert_allclose(forecast.sigma, 0.5, rtol=0.15)
+
+
+def test_beside_an_edge_the_other_parameters_keep_their_steps():
+    near = fs.forecast(TOY.exact_model(), [2.99, 0.0], TOY.simulator, num_simulations=20_000)
+    np.testing.assert_allclose(near.bound.conditional_sigma[1], 1 / np.sqrt(TOY.fisher([0.0, 0.0])[1, 1]), rtol=0.05)
 
 
 def test_equal_seeds_do_not_share_noise():

@@ -70,6 +70,22 @@ def _as_floats(value: Any) -> np.ndarray:
         return np.asarray(value if given.dtype.kind == "O" else given, dtype=np.float64)
 
 
+def in_order(table: Any, names: Sequence[str], argument: str) -> Any:
+    """Put what has names of its own (pandas, polars) in the order of parameters; other values stay as they are."""
+    columns = getattr(table, "columns", None)
+    if columns is None and getattr(table, "ndim", None) == 1 and hasattr(table, "to_numpy"):
+        columns = getattr(table, "index", None)  # of a pandas series
+    labels = [] if columns is None or callable(columns) else list(columns)
+    if not any(isinstance(label, str) for label in labels):
+        return table
+    if sorted(map(str, labels)) != sorted(names):
+        raise ArgumentError(
+            f"{argument}: expected columns called {', '.join(names)}, got {brief(labels)}. Rename them, or pass an "
+            "array with the columns in this order (to_numpy())."
+        )
+    return np.stack([as_finite(np.asarray(table[name]), f"{argument}[{name!r}]") for name in names], axis=-1)
+
+
 def as_theta(theta: Any, names: Sequence[str], argument: str = "theta") -> Any:
     """Return parameters with a last axis in the order of ``names``; a mapping by name is put in that order."""
     if isinstance(theta, Mapping):
@@ -79,7 +95,7 @@ def as_theta(theta: Any, names: Sequence[str], argument: str = "theta") -> Any:
             raise ArgumentError(f"{argument}: no value for {missing}. Expected all of {list(names)}.")
         theta = _stacked({n: as_finite(theta[n], f"{argument}[{n!r}]") for n in names}, argument)
     if not is_traced(theta):
-        theta = as_finite(theta, argument)
+        theta = as_finite(in_order(theta, names, argument), argument)
     if theta.ndim == 0 or theta.shape[-1] != len(names):
         raise ArgumentError(
             f"{argument}: expected shape (..., {len(names)}), the last axis holding {', '.join(names)}; "
@@ -159,6 +175,15 @@ def as_names(names: Any, num: int, argument: str = "names") -> tuple[str, ...]:
 def is_name(value: Any) -> bool:
     """Say whether a value will do as a name: a text that is not blank and can be printed."""
     return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def brief_text(error: BaseException) -> str:
+    """Write down the words of an error in one line of at most 300 characters."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception as second:  # noqa: BLE001  the user's own classes may do anything
+        text = f"(its text cannot be shown: {type(second).__name__})"
+    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def brief(value: Any) -> str:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
 import typer
 
 from ..errors import FisherScoreError
@@ -13,6 +12,12 @@ from ..errors import FisherScoreError
 DEBUG = "FISHERSCORE_DEBUG"
 FAILED, INTERRUPTED = 1, 130
 _MOST_CHARACTERS = 300
+# How a command ends or says that it was called wrongly: classes of Click or, in later versions of Typer, its own.
+_OF_THE_COMMAND_LINE = (
+    typer.Exit,
+    typer.Abort,
+    *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"),
+)
 
 
 @contextmanager
@@ -20,7 +25,7 @@ def told_errors() -> Iterator[None]:
     """Print errors of the package and of the file system as one line, and say of others how to report them."""
     try:
         yield
-    except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
+    except _OF_THE_COMMAND_LINE:
         raise
     except KeyboardInterrupt:
         typer.echo("fisherscore: stopped. What is done is kept; the same command goes on from here.", err=True)

@@ -68,10 +68,10 @@ class FolderKind:
         return match and match[1]
 
 
-def as_folder(path: Any) -> Path:
+def as_folder(path: Any, argument: str = "path") -> Path:
     """Return the path of a folder, which need not exist."""
-    if not isinstance(path, str | Path) or "\0" in str(path):
-        raise ArgumentError(f"path: expected a folder as text or Path, got {path!r}.")
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or "\0" in os.fspath(path):
+        raise ArgumentError(f"{argument}: expected a folder as text or Path, got {path!r}.")
     return Path(path)
 
 

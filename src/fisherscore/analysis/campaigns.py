@@ -7,14 +7,17 @@ its first runs fail, so that no time is spent on simulations nobody can use.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import CampaignError, SimulationError
 from ..fitting.checks import MAX_FAILURE_RATE
 from ..simulation.campaign import open_campaign, simulate
+from ..simulation.continuing import see_same_simulator
 from ..simulation.execution.ledger import FILE as LEDGER
 from ..simulation.execution.ledger import Ledger
 from ..simulation.execution.run import LOST, OK
 from ..simulation.merging import merge_campaigns
+from ..simulation.plan import Plan, refuse_other_plan
 from ..simulation.preflight import check_simulator
 from ..simulation.simulations import Simulations
 from ..simulation.status import campaign_status
@@ -50,6 +53,11 @@ class AnalysisCampaign:
     def folder(self) -> Path:
         """Where its records are kept."""
         return self.workspace.out / self.name
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has been begun."""
+        return (self.folder / LEDGER).exists()
 
     def run(self, shard: str | None = None, retry: Sequence[str] = ()) -> None:
         """Run the simulations that are not there yet, or those of one shard, and kinds of failures again."""
@@ -118,10 +126,28 @@ class AnalysisCampaign:
         return open_campaign(self.folder, proposal=self.workspace.configuration.proposal, first=self.num_simulations)
 
     def key(self) -> str:
-        """Hash what the data depend on; hashing the data themselves would take long."""
+        """Hash what the data depend on, and the checksums of some of them; hashing all data would take long.
+
+        A campaign of another simulator, range or seed than the file's is refused.
+        """
         with Ledger.open(self.folder) as ledger:
+            stored, succeeded = ledger.metadata(), ledger.indices(OK)
+            self._refuse_other(stored)
             again = [len(earlier)] if (earlier := ledger.earlier()) else []  # what was run again may be other data
-            return digest(ledger.metadata()["plan"], self.num_simulations, ledger.counts(), *again)
+            # What is done of an analysis of version 0.1.0 stays done.
+            data = [ledger.mark(succeeded[succeeded < self.num_simulations])] if "drawing" in stored["plan"] else []
+            return digest(stored["plan"], self.num_simulations, ledger.counts(), *again, *data)
+
+    def see_same_simulator(self) -> None:
+        """Run stored records again before simulations that are not kept go with the campaign."""
+        c = self.workspace.configuration
+        see_same_simulator(c.simulator, self.folder, c.num_checked)
+
+    def _refuse_other(self, stored: dict[str, Any]) -> None:
+        c = self.workspace.configuration
+        latent = "additive" if stored["plan"]["additive_noise"] else None
+        plan = Plan.of(c.simulator, c.proposal, latent, self.seed).as_begun(stored)
+        refuse_other_plan(stored, plan.metadata(self.num_simulations), self.folder)
 
 
 def _latent_of_old_campaign(folder: Path) -> str | None:

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from .. import plot
 from .._support.versions import versions
-from ..inference.constraints import prior_precision
 from ..score.constraints import BADLY_LEARNED
 from .configuration import Configuration
 from .page import Page
 from .priors import described
+from .trust import constraints_under_prior, sentence
 
 # Above this estimated error an analysis is not to be trusted: a best fit is then off by half of its σ and more.
 LARGEST_ERROR = 0.25
 # Captions, in the order of the page.
+_CONSTRAINTS = "What the data say of each combination, and how far a posterior is off along it, in units of its σ."
 _POSTERIOR = "Posterior of the observation: 68 % and 95 % regions, and the distribution of each parameter alone."
 _FIELD = (
     "Score of the observation over the training region: arrows point to more likely parameters and vanish at the best "
@@ -36,9 +36,9 @@ def write_report(
     if missing:
         file = configuration.document.path.name
         page.list([f"Not done, or out of date: {stage}. Run: fisherscore {stage} {file}" for stage in missing])
-    _accuracy(page, results)
+    _accuracy(page, configuration, results, path.parent)
     _parameters(page, configuration, results)
-    _forecast(page, configuration, results, path.parent)
+    _forecast(page, results, path.parent)
     _posterior(page, configuration, results, path.parent)
     _checks(page, results, path.parent)
     _provenance(page, configuration, results)
@@ -50,9 +50,11 @@ def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool
     """Say whether to trust an analysis (None: it was not checked), and why, from the stages that were run."""
     check, posterior = _result(results, "check"), _result(results, "sample")
     reasons = [check["verdict"]] if check and not check["passed"] else []
-    reasons += [f"Posterior: {problem}." for problem in posterior.get("problems", [])]
+    reasons += [f"Posterior: {sentence(problem)}" for problem in posterior.get("problems", [])]
     fit = _result(results, "fit")
-    learned, limits = _findings(fit, posterior)
+    if "nothing_learned" in fit:
+        return False, [sentence(fit["nothing_learned"])]
+    learned, limits = _findings(configuration, fit, posterior)
     reasons += learned
     if reasons:
         return False, [*reasons, *limits]
@@ -62,20 +64,22 @@ def verdict(configuration: Configuration, results: dict[str, Any]) -> tuple[bool
     return True, [check["verdict"], *(["No problem was found with the posterior."] if posterior else []), *limits]
 
 
-def _findings(fit: dict[str, Any], posterior: dict[str, Any]) -> tuple[list[str], list[str]]:
+def _findings(
+    configuration: Configuration, fit: dict[str, Any], posterior: dict[str, Any]
+) -> tuple[list[str], list[str]]:
     """Return in sentences what was badly learned, and what the data do not constrain; the two are never mixed up.
 
-    A posterior, which is under the prior of the file, knows better than the fit what is constrained and what matters.
+    Both are under the prior of the file; a posterior, which is about the observation, knows better than the fit.
     """
-    known, error = fit.get("constraints"), fit.get("estimated_error")
+    known, error = constraints_under_prior(configuration, fit), fit.get("estimated_error")
     if known is None:
         if error is None or error <= LARGEST_ERROR:
             return [], []
         return [f"Badly learned: the fit puts its own score error at {error:.2g}. Give it more simulations."], []
-    texts = [f"{finding[0].upper()}{finding[1:]}." for finding in known["findings"]]
-    learned = [t for t in texts if t.lower().startswith(BADLY_LEARNED)]
     if posterior:
-        return [], [f"{note[0].upper()}{note[1:]}." for note in posterior.get("notes", [])]
+        return [], [sentence(note) for note in posterior.get("notes", [])]
+    texts = [sentence(finding) for finding in known.findings]
+    learned = [t for t in texts if t.lower().startswith(BADLY_LEARNED)]
     return learned, [t for t in texts if t not in learned]
 
 
@@ -95,27 +99,31 @@ def _verdict(page: Page, configuration: Configuration, results: dict[str, Any]) 
     page.verdict(" ".join([sentences[good], *reasons]), good=good)
 
 
-def _accuracy(page: Page, results: dict[str, Any]) -> None:
+def _accuracy(page: Page, configuration: Configuration, results: dict[str, Any], folder: Path) -> None:
     """Say how good the fit thinks it is, and what it and the other stages warned of."""
     fit = _result(results, "fit")
-    error, known = fit.get("estimated_error"), fit.get("constraints")
+    error, known = fit.get("estimated_error"), constraints_under_prior(configuration, fit)
     if known is not None:
         page.section(
             "What was learned",
             "Combinations of parameters, from the best constrained to the least: the share of the data in what is "
-            "known of each, beside the training range, and how far the fit's own error moves a posterior along it.",
+            f"known of each, the rest being {known.prior}; and how far the fit's own error moves a posterior along it, "
+            "in units of its σ. On average over the training region.",
         )
-        rows = [
-            (text, how, f"{share:.0%}", f"{off:.2g} σ", outcome) for text, how, share, off, outcome in known["rows"]
-        ]
+        rows = [(c.text, c.strength, f"{c.share:.0%}", f"{c.error**0.5:.2g} σ", c.outcome) for c in known.combinations]
         page.table(("combination", "constrained", "share of the data", "off by", "outcome"), rows)
+        folder.mkdir(parents=True, exist_ok=True)
+        plot.save_figure(known.plot(), folder / "constraints.png")
+        page.figure(folder / "constraints.png", _CONSTRAINTS)
     elif error is not None:
         page.paragraph(
             f"The fit estimates its own score error at {error:.2g} (0 is perfect, 1 is predicting zero); a share of "
             "the information in the data of about that size is lost."
         )
     messages = [message for document in results.values() for message in document["warnings"]]
-    if messages:
+    # Those of the posterior are in the verdict already.
+    told = _result(results, "sample").get("problems", [])
+    if messages := [message for message in messages if message not in told]:
         page.section("Warnings")
         page.list(messages)
 
@@ -140,12 +148,14 @@ def _parameters(page: Page, configuration: Configuration, results: dict[str, Any
         rows.append([*row, f"{proposal.low[i]:.5g} to {proposal.high[i]:.5g}"])
     page.section("Parameters")
     page.table(head, rows)
-    if posterior and not posterior["best_fit_converged"]:
-        page.paragraph(f"Best fit: {posterior['best_fit_message']}")
+    if posterior and posterior["best_fit_message"] != "converged":
+        page.paragraph(f"Best fit, of the likelihood alone: {sentence(posterior['best_fit_message'])}")
 
 
-def _plus_minus(value: float, error: float | None) -> str:
+def _plus_minus(value: float | None, error: float | None, missing: str = "") -> str:
     """Write a value to the second digit of its error, as in 0.312 ± 0.021."""
+    if value is None:
+        return missing
     if error is None or not error > 0:
         return f"{value:.5g}"
     digits = max(1, math.ceil(math.log10(max(abs(value), error) / error)) + 2)
@@ -165,7 +175,7 @@ def _posterior(page: Page, configuration: Configuration, results: dict[str, Any]
         page.figure(folder / "score_field.png", _FIELD)
 
 
-def _forecast(page: Page, configuration: Configuration, results: dict[str, Any], folder: Path) -> None:
+def _forecast(page: Page, results: dict[str, Any], folder: Path) -> None:
     """Add the table of errors to expect, and the ellipse."""
     if "forecast" not in results:
         return
@@ -176,32 +186,32 @@ def _forecast(page: Page, configuration: Configuration, results: dict[str, Any],
         "simulations. The plug-in can claim too much where the score is noisy; the conservative one does not, up to "
         "its own error.",
     )
-    if result.get("free"):
-        page.paragraph(
-            f"The data do not constrain {result['free']} here. The errors are those within the training range; without "
-            "it there are none."
-        )
-    errors = [result[k] or [None] * len(result["names"]) for k in ("sigma_error", "sigma_bound_error")]
-    with_prior = np.sqrt(
-        np.diagonal(
-            np.linalg.inv(np.asarray(result["fisher"]) + prior_precision(configuration.proposal, configuration.prior))
-        )
-    )
-    page.table(
-        ("parameter", "at", "σ plug-in", "σ conservative", "σ with the prior", "σ if all else were known"),
+    for note in result.get("notes", []):
+        page.paragraph(sentence(note))
+    # Analyses of 0.1.0 have no prior in their forecasts.
+    prior, added = result.get("prior", ""), result.get("with_prior", {})
+    listed = [(result, "σ", "conservative")]
+    listed += [(added, f"σ with {prior}", "conservative")] if added else []
+    names = result["names"]
+    table = [
+        [names, [f"{result['at'][name]:.5g}" for name in names]],
+        *[_sigmas(part, len(names)) for part, *_ in listed],
+        [[_plus_minus(sigma, None, "none") for sigma in result["conditional_sigma"]]],
+    ]
+    head = ["parameter", "at", *(text for _, *texts in listed for text in texts), "σ, all else known"]
+    page.table(head, list(zip(*(column for part in table for column in part), strict=True)))
+    page.figure(folder / "forecast.png", f"{_ELLIPSE} {f'With {prior}.' if added else ''}".strip())
+
+
+def _sigmas(part: dict[str, Any], num: int) -> list[list[str]]:
+    """Write plug-in and conservative errors, or that there are none."""
+    return [
         [
-            (
-                name,
-                f"{result['at'][name]:.5g}",
-                _plus_minus(result["sigma"][i], errors[0][i]),
-                _plus_minus(result["sigma_bound"][i], errors[1][i]),
-                f"{with_prior[i]:.3g}",
-                f"{result['conditional_sigma'][i]:.3g}",
-            )
-            for i, name in enumerate(result["names"])
-        ],
-    )
-    page.figure(folder / "forecast.png", _ELLIPSE)
+            _plus_minus(value, error, "none")
+            for value, error in zip(part[name] or [None] * num, part.get(f"{name}_error") or [None] * num, strict=True)
+        ]
+        for name in ("sigma", "sigma_bound")
+    ]
 
 
 def _checks(page: Page, results: dict[str, Any], folder: Path) -> None:

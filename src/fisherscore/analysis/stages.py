@@ -10,28 +10,40 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import plot
+from .._support.progress import working
 from .._support.text import duration
 from .._support.whole_file import whole_file
-from ..errors import CampaignError, ConfigurationError, FisherScoreWarning, MissingExtraError
-from ..fitting.fit import fit
+from ..errors import (
+    CampaignError,
+    ConfigurationError,
+    FisherScoreWarning,
+    MissingExtraError,
+    ModelFolderError,
+)
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.fisher_matrix import FisherMatrix
+from ..inference.forecast_notes import forecast_notes
+from ..inference.forecast_result import Forecast as FisherForecast
 from ..inference.forecasting import forecast
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample
-from ..score.constraints import precision_of_region
 from ..score.fitted import FittedScore
 from .campaigns import AnalysisCampaign, refuse_failures, run_campaigns
 from .configuration import Configuration
+from .forecasts import forecast_result, forecast_table
 from .report import write_report
+from .trust import constraints_under_prior, fit_or_say_why, own_error_of, precision_of, prior_in_words
 from .workspace import FORECAST_SEED, SAMPLE_SEED, Workspace, digest
+
+# How far from the edge of the training region a forecast is made at least, as a fraction of each range.
+_MARGIN = 0.02
 
 
 class Stage(ABC):
@@ -61,8 +73,15 @@ class ResultStage(Stage):
 
     def check_inputs(self, workspace: Workspace) -> None:
         """Refuse to start before the stages this one depends on are done."""
+        training = AnalysisCampaign.training(workspace)
+        if training.is_there:
+            training.key()  # says what differs where the file has been edited since
         if not FIT.is_done(workspace):
             raise workspace.missing(FIT.name)
+
+    def draws(self, workspace: Workspace) -> bool:
+        """Say whether the simulator will be run, which then must be that of the campaign."""
+        return workspace.draws_observation
 
     def document(self, workspace: Workspace) -> dict[str, Any] | None:
         """Return the document of the stage if it is there and up to date."""
@@ -83,14 +102,19 @@ class ResultStage(Stage):
             return
         workspace.refuse_other_document(self.name)
         self.check_inputs(workspace)
+        if self is not FIT and nothing_learned(workspace):
+            workspace.say(f"{self.name}: left out, since nothing was learned")
+            return
         if self.is_done(workspace):
             workspace.say(f"{self.name}: done already")
             return
         key = self.key(workspace)
+        if self.draws(workspace):
+            AnalysisCampaign.training(workspace).see_same_simulator()
         workspace.say(f"{self.name} ...")
         workspace.out.mkdir(parents=True, exist_ok=True)
         started = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught, working(self.name, workspace.progress):
             warnings.simplefilter("always", FisherScoreWarning)
             result = self.work(workspace)
         seconds = round(time.perf_counter() - started, 2)
@@ -123,6 +147,10 @@ class Fit(ResultStage):
         c = workspace.configuration
         return digest(AnalysisCampaign.training(workspace).key(), c.recipe, c.seed, c.allow_failures)
 
+    def draws(self, workspace: Workspace) -> bool:
+        """A fit runs no simulations."""
+        return False
+
     def check_inputs(self, workspace: Workspace) -> None:
         """Refuse unfinished campaigns, and those in which too many simulations failed."""
         refuse_failures(workspace, AnalysisCampaign.training(workspace).simulations())
@@ -131,30 +159,22 @@ class Fit(ResultStage):
         """Fit a model and save it."""
         c = workspace.configuration
         sims = AnalysisCampaign.training(workspace).simulations()
-        model = fit(sims, recipe=c.recipe, seed=c.seed, progress=workspace.progress, allow_failures=c.allow_failures)
+        options = {"recipe": c.recipe, "seed": c.seed, "allow_failures": c.allow_failures}
+        model = fit_or_say_why(sims, progress=workspace.progress, **options)
+        if isinstance(model, str):
+            return {"num_simulations": len(sims), "nothing_learned": model, "table": model}
         model.save(workspace.out / "model")
-        return {
+        result = {
             "recipe": c.recipe,
             "num_simulations": len(sims),
             "failure_rate": sims.failure_rate,
             "estimated_error": model.estimated_error,
-            "constraints": _of_constraints(model),
+            "own_error": own_error_of(model),
             "weights": model.weights or None,
             "data_sha256": model.provenance["data_sha256"],
         }
-
-
-def _of_constraints(model: FittedScore) -> dict[str, Any] | None:
-    """Return what the data constrain under the training range, and how well it was learned, for the page."""
-    known = model.constraints
-    if known is None:
-        return None
-    return {
-        "outcome": known.outcome,
-        "findings": list(known.findings),
-        "error": known.error,
-        "rows": [[c.text, c.strength, c.share, c.error**0.5, c.outcome] for c in known.combinations],
-    }
+        known = constraints_under_prior(c, result)
+        return result if known is None else {**result, "outcome": known.outcome, "table": str(known)}
 
 
 class Forecast(ResultStage):
@@ -166,47 +186,60 @@ class Forecast(ResultStage):
         """Skip a forecast without simulations."""
         return "" if configuration.num_forecast else "budget.forecast = 0"
 
+    def draws(self, workspace: Workspace) -> bool:
+        """A forecast always runs simulations."""
+        return True
+
     def key(self, workspace: Workspace) -> str:
         """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
         c = workspace.configuration
         theta0 = c.forecast_theta0 or workspace.observation_key()
         return digest(FIT.key(workspace), theta0, c.num_forecast, c.seed)
 
+    def document(self, workspace: Workspace) -> dict[str, Any] | None:
+        """Return the document if it is up to date and under the prior of the file; 0.1.0 did not say under which."""
+        document, prior = super().document(workspace), digest(_prior_key(workspace.configuration))
+        up_to_date = document is not None and document["result"].get("prior_key", prior) == prior
+        return document if up_to_date else None
+
     def work(self, workspace: Workspace) -> dict[str, Any]:
         """Forecast from fresh simulations, and draw the ellipses."""
         c = workspace.configuration
-        theta0, chosen = self._point(workspace)
-        result = forecast(
-            workspace.model(),
-            theta0,
-            c.simulator,
-            num_simulations=c.num_forecast,
-            seed=c.seed + FORECAST_SEED,
-            **c.engine,
-        )
-        result.save(workspace.out / "forecast")
-        free, fishers = result.degenerate_direction(), (result.fisher, result.fisher_bound)
-        if free:
-            # A finding, and no end of the analysis: within the training range there are errors anyway.
-            workspace.say(f"not constrained by the data at this point: {free}; errors are those in the training range")
-            result = result.add(FisherMatrix(result.names, precision_of_region(c.proposal.low, c.proposal.high)))
+        model = workspace.model()
+        alone, chosen = self._of_the_data(workspace, model)
+        precision = precision_of(c)
+        notes = forecast_notes(alone, model, (precision, prior_in_words(c)))
+        result = alone.add(FisherMatrix(alone.names, precision))
         if c.proposal.num_parameters > 1:
             plot.save_figure(plot.fisher_ellipses(result), workspace.out / "forecast.png")
-        return {
-            "free": free,
-            "at": dict(zip(result.names, result.theta0.tolist(), strict=True)),
+        return forecast_result(alone, result, prior_in_words(c)) | {
             "chosen": chosen,
-            "names": list(result.names),
-            "sigma": result.sigma.tolist(),
-            "sigma_error": None if result.sigma_error is None else result.sigma_error.tolist(),
-            "sigma_bound": result.sigma_bound.tolist(),
-            "sigma_bound_error": None if result.bound.sigma_error is None else result.bound.sigma_error.tolist(),
-            "conditional_sigma": result.conditional_sigma.tolist(),
-            "fisher": fishers[0].tolist(),
-            "fisher_bound": fishers[1].tolist(),
-            "num_simulations": result.num_simulations,
-            "table": str(result),
+            "prior_key": digest(_prior_key(c)),
+            "notes": list(notes),
+            "table": "\n".join([forecast_table(alone, result, prior_in_words(c)), *notes]),
         }
+
+    def _of_the_data(self, workspace: Workspace, model: FittedScore) -> tuple[FisherForecast, str]:
+        """Forecast what the data alone say, from simulations or as it was kept; say how the point was chosen."""
+        c, folder = workspace.configuration, workspace.out / "forecast"
+        earlier = super().document(workspace)
+        if earlier is not None:  # under another prior, for which nothing has to be simulated again
+            with suppress(ModelFolderError):
+                return FisherForecast.load(folder), earlier["result"]["chosen"]
+        theta0, chosen = self._point(workspace)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FisherScoreWarning)  # its notes, which are made anew under the prior
+            alone = forecast(
+                model,
+                theta0,
+                c.simulator,
+                num_simulations=c.num_forecast,
+                seed=c.seed + FORECAST_SEED,
+                progress=workspace.progress,
+                **c.engine,
+            )
+        alone.save(folder)
+        return alone, chosen
 
     @staticmethod
     def _point(workspace: Workspace) -> tuple[dict[str, float], str]:
@@ -215,11 +248,21 @@ class Forecast(ResultStage):
         if c.forecast_theta0 is not None:
             return c.forecast_theta0, "the point the file gives"
         if c.observation is not None:
-            best = maximum_likelihood(workspace.model(), workspace.observation(), iid=c.observation.iid)
+            iid, shown = c.observation.iid, workspace.progress
+            best = maximum_likelihood(workspace.model(), workspace.observation(), iid=iid, progress=shown)
             if best.converged:
-                return dict(zip(best.names, best.theta.tolist(), strict=True)), "the best fit of the observation"
+                # At the very edge of the region nothing could be simulated on its other side.
+                margin = _MARGIN * (c.proposal.high - c.proposal.low)
+                point = np.clip(best.theta, c.proposal.low + margin, c.proposal.high - margin)
+                return dict(zip(best.names, point.tolist(), strict=True)), "the best fit of the observation"
         middle = (c.proposal.low + c.proposal.high) / 2
         return dict(zip(c.proposal.names, middle.tolist(), strict=True)), "the middle of the training region"
+
+
+def _prior_key(configuration: Configuration) -> Any:
+    """Return what the prior depends on."""
+    prior = configuration.document.tree.get("prior")
+    return [prior, *configuration.prior_files] if configuration.prior_files else prior
 
 
 class Sample(ResultStage):
@@ -234,9 +277,7 @@ class Sample(ResultStage):
     def key(self, workspace: Workspace) -> str:
         """Hash the fit, the observation, the prior and the settings of the sampler."""
         c = workspace.configuration
-        prior = c.document.tree.get("prior")
-        prior = [prior, *c.prior_files] if c.prior_files else prior
-        return digest(FIT.key(workspace), workspace.observation_key(), prior, c.sampler, c.seed)
+        return digest(FIT.key(workspace), workspace.observation_key(), _prior_key(c), c.sampler, c.seed)
 
     def work(self, workspace: Workspace) -> dict[str, Any]:
         """Maximise and sample, keep the draws, and draw the pictures."""
@@ -244,7 +285,8 @@ class Sample(ResultStage):
         assert c.observation is not None
         mock, iid = c.observation.mock, c.observation.iid
         model, x = workspace.model(), workspace.observation()
-        best = maximum_likelihood(model, x, iid=iid)
+        best = maximum_likelihood(model, x, iid=iid, progress=workspace.progress)
+        workspace.say(f"best fit of the likelihood\n{best}")
         posterior = sample(
             model, x, prior=c.prior, iid=iid, seed=c.seed + SAMPLE_SEED, progress=workspace.progress, **c.sampler
         )
@@ -318,6 +360,8 @@ class Check(ResultStage):
             seed=c.seed,
             progress=workspace.progress,
         )
+        # What was learned, under the prior of the file, is the verdict's to say.
+        diagnosis = replace(diagnosis, findings=())
         plot.save_figure(plot.identities(diagnosis), workspace.out / "checks.png")
         if diagnosis.coverage is not None:
             plot.save_figure(plot.coverage(diagnosis), workspace.out / "coverage.png")
@@ -338,7 +382,8 @@ class Report(Stage):
     def run(self, workspace: Workspace) -> None:
         """Write the page."""
         c, results = workspace.configuration, up_to_date_results(workspace)
-        asked = [s.name for s in STAGES.values() if isinstance(s, ResultStage) and not s.reason_to_skip(c)]
+        stages = [FIT] if nothing_learned(workspace) else STAGES.values()
+        asked = [s.name for s in stages if isinstance(s, ResultStage) and not s.reason_to_skip(c)]
         path = workspace.out / "report.html"
         write_report(c, results, path, missing=[name for name in asked if name not in results])
         workspace.say(f"report: {path}")
@@ -346,6 +391,12 @@ class Report(Stage):
 
 FIT = Fit()
 STAGES: dict[str, Stage] = {stage.name: stage for stage in (Simulate(), FIT, Forecast(), Sample(), Check(), Report())}
+
+
+def nothing_learned(workspace: Workspace) -> bool:
+    """Say whether the fit found nothing to learn, so that there is nothing to go on with."""
+    document = FIT.document(workspace)
+    return document is not None and "nothing_learned" in document["result"]
 
 
 def run_stages(workspace: Workspace, names: Iterable[str] = tuple(STAGES)) -> dict[str, Any]:

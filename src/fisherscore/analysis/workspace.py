@@ -29,7 +29,7 @@ _SCHEMA, _VERSION = "fisherscore.stage", 2
 _WRITTEN = (
     "report.html",
     "posterior.npz",
-    *(f"{name}.png" for name in ("forecast", "posterior", "score_field", "checks", "coverage")),
+    *(f"{name}.png" for name in ("constraints", "forecast", "posterior", "score_field", "checks", "coverage")),
 )
 # Seeds of the parts of an analysis are the file's seed plus these; the training simulations have the file's own.
 TEST_SEED, MOCK_SEED, FORECAST_SEED, SAMPLE_SEED = 1, 2, 3, 4
@@ -121,11 +121,24 @@ class Workspace:
         assert c.observation.mock is not None
         return self._mock(c.observation.mock)
 
+    @property
+    def draws_observation(self) -> bool:
+        """Whether a mock observation is asked for and not drawn yet."""
+        c = self.configuration
+        return c.observation is not None and c.observation.mock is not None and not self._kept_mocks()
+
+    def _mock_name(self) -> str:
+        return f"mock-{self.observation_key()[:12]}"
+
+    def _kept_mocks(self) -> list[Path]:
+        name = self._mock_name()
+        # Version 0.1.0 kept it without a hash.
+        return [*sorted(self.out.glob(f"{name}-*.npy")), *self.out.glob(f"{name}.npy")]
+
     def _mock(self, theta: dict[str, float]) -> np.ndarray:
         """Return the mock observation that is kept, under a name that ends in the hash of its file; or draw it."""
-        c, name = self.configuration, f"mock-{self.observation_key()[:12]}"
-        # Version 0.1.0 kept it without a hash.
-        for path in (*sorted(self.out.glob(f"{name}-*.npy")), *self.out.glob(f"{name}.npy")):
+        c, name = self.configuration, self._mock_name()
+        for path in self._kept_mocks():
             try:
                 known = path.stem == name or path.stem == f"{name}-{_file_digest(path)}"
                 x = read_npy_file(path) if known else None

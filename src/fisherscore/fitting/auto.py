@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._support.progress import noted
 from ..errors import TrainingError
 from ..potentials.base import Potential
 from ..potentials.closed_forms import CLOSED_FORMS
@@ -109,6 +110,7 @@ def _screened(rows: Rows, closed_forms: Sequence[str], rng: np.random.Generator)
 def _weighed_forms(rows: Rows, names: Sequence[str], rng: np.random.Generator) -> WeighedForms:
     """Fit closed forms to all rows, weigh them by cross-validation, and keep those with weight."""
     regime = regime_of(len(rows))
+    noted(f"closed forms, {len(rows):,} simulations")
     fitted: dict[str, Potential] = {name: CLOSED_FORMS[name].fit(rows.points, rows.x) for name in names}
     validation = cross_validate(rows, names, regime.split(len(rows), rng))
     weights = regime.weights(validation)

@@ -6,6 +6,7 @@ import numpy as np
 
 from .._support.legendre import Basis, affordable_degree
 from ..errors import ArgumentError, FisherScoreWarning
+from ..score.constraints import BADLY_LEARNED, NOT_CONSTRAINED
 from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
@@ -112,15 +113,15 @@ def nothing_learned(rows: Rows) -> str:
         correlation = np.nan_to_num((u / u.std(axis=0)).T @ (x / x.std(axis=0)) / num)
     parameter, datum = np.unravel_index(int(np.abs(correlation).argmax()), correlation.shape)
     largest = abs(correlation[parameter, datum])
-    begin = f"No candidate gives a better score than zero on held-out simulations, of which there are {num:,} in all. "
+    begin = f"no candidate gives a better score than zero on held-out simulations, of which there are {num:,} in all. "
     # The largest of p·d correlations of independent numbers is hardly ever above this.
     if largest < np.sqrt(2 * np.log(100 * p * size) / num):
-        return begin + (
-            "No datum is seen to go with a parameter: check that the data depend on the parameters, or give more "
-            "simulations where they do so weakly."
+        return f"{NOT_CONSTRAINED}, as far as can be told: {begin}" + (
+            "No datum is seen to go with a parameter: check that the data depend on the parameters, and that rows of "
+            "theta and x belong together, or give more simulations where they depend weakly."
         )
     needed = max(2 * size, 100 * p, 4 * num)
-    return begin + (
+    return f"{BADLY_LEARNED}: {begin}" + (
         f"The data do depend on the parameters (the correlation of datum {datum} with parameter {parameter + 1} is "
         f"{largest:.2f}), but so few simulations do not suffice for {size:,} data and {p} parameters: give about "
         f"{needed:,} or more, or condense the data into fewer numbers before the fit."

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._support.progress import noted
 from ..potentials.base import ClosedForm
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.points import Points
@@ -60,7 +61,8 @@ def cross_validate(rows: Rows, names: Sequence[str], parts: list[np.ndarray]) ->
     Where they are fitted to all rows first, these fits start from there.
     """
     fits: dict[str, list[ClosedForm]] = {name: [] for name in names}
-    for part in parts:
+    for number, part in enumerate(parts, 1):
+        noted(f"closed forms, part {number} of {len(parts)} left out")
         rest = rows.without(part)
         points = Points(rest.u, whole=rows.points)
         for name in names:

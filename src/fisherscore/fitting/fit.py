@@ -5,6 +5,7 @@ from typing import Any
 
 from .._support.arguments import as_seed
 from .._support.precision import single_precision
+from .._support.progress import working
 from ..errors import ArgumentError
 from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
@@ -37,7 +38,7 @@ def fit(
         recipe: ``"auto"``, the best we have; ``"paper"``, the paper's estimator (the network of its toy example where
             the latent is the user's own, else that of its lensing example); or a recipe object.
         seed: Seed of everything random in the fit. Same seed, same machine, same model.
-        progress: Whether to show a progress bar; None shows one in a terminal.
+        progress: Whether to show how far the fit is; None shows what takes more than a moment.
         checkpoint: Folder in which the state of the training is kept; a fit that was stopped goes on from there.
         allow_failures: Whether to fit although more than 1 % of the simulations failed. Leaving them out biases the
             score unless they depend on the parameters alone.
@@ -62,7 +63,7 @@ def fit(
     too_large = is_too_large(sims, num_bytes)
     if too_large and checkpoint is not None:
         raise ArgumentError("checkpoint: expected None for a campaign that does not fit in memory.")
-    with single_precision():
+    with working("fit", progress), single_precision():
         if too_large:
             fitted = fit_in_parts(chosen, sims, num_bytes, options)
         else:

@@ -1,15 +1,18 @@
 """``fs.constraints``: which combinations of parameters the data constrain under a prior, and how well."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import numpyro.distributions as dist
 
 from ..errors import ArgumentError
 from ..score.constraints import Constraints
 from ..score.model import ScoreModel
 from ..simulation.proposal import Proposal
-from .priors.given import Parameters
+from .priors.given import Parameters, pieces_of, uncut
 from .priors.information import information
+from .priors.samples import SamplePrior
 
 
 def constraints(model: ScoreModel, *, prior: Any = None) -> Constraints:
@@ -42,6 +45,23 @@ def constraints(model: ScoreModel, *, prior: Any = None) -> Constraints:
         assert whole is not None
         return whole
     return known.under(model.names, prior_precision(model, prior), "the prior")
+
+
+def precision_at_hand(model: ScoreModel, prior: Any) -> np.ndarray | None:
+    """Return the precision of a prior whose laws say it themselves; None without one, or where it would take draws."""
+    if prior is None:
+        return None
+    pieces, cuts = uncut(prior, model.names)
+    laws = [] if cuts else [law for _, law in pieces_of(pieces, model.names)]
+    if not laws or not all(isinstance(law, SamplePrior | dist.MultivariateNormal) or _is_plain(law) for law in laws):
+        return None
+    with suppress(ArgumentError):  # such as that of a law without a variance
+        return prior_precision(model, prior)
+    return None
+
+
+def _is_plain(law: Any) -> bool:
+    return isinstance(law, dist.Distribution) and not law.event_shape
 
 
 def prior_precision(model: ScoreModel | Proposal, prior: Any = None) -> np.ndarray:

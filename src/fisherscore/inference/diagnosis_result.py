@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import plot
 from .._support.text import html_table
+from ..score.constraints import BADLY_LEARNED
 
 PASS, FAIL, UNCLEAR = "pass", "FAIL", "unclear"
 # Checks of posteriors, which do not rest on all simulations.
@@ -55,6 +56,7 @@ class Diagnosis:
         ranks: Rank of the truth among the draws of each posterior, as a fraction, shape (posteriors, p); None where no
             posteriors were checked.
         coverage: Credibility at which each truth is just covered, shape (posteriors,); None likewise.
+        findings: What the model knows of itself: what was badly learned, and what the data do not constrain.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -68,6 +70,7 @@ class Diagnosis:
     num_simulations: int
     ranks: np.ndarray | None = None
     coverage: np.ndarray | None = None
+    findings: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Check:
         for check in self.checks:
@@ -77,8 +80,8 @@ class Diagnosis:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed."""
-        return all(c.verdict != FAIL for c in self.checks)
+        """Whether no check failed, and nothing was badly learned by the model's own error."""
+        return all(c.verdict != FAIL for c in self.checks) and not self._badly_learned
 
     def plot(self) -> np.ndarray:
         """Draw the identities in units of their tolerances and the coverage of the posteriors, as far as there are any.
@@ -88,8 +91,13 @@ class Diagnosis:
         """
         return plot.diagnosis(self)
 
+    @property
+    def _badly_learned(self) -> list[str]:
+        return [finding for finding in self.findings if finding.startswith(BADLY_LEARNED)]
+
     def _headline(self) -> str:
         failed = [c.meaning for c in self.checks if c.verdict == FAIL]
+        failed += [f"its score was {finding}" for finding in self._badly_learned]
         unclear = [c.name for c in self.checks if c.verdict == UNCLEAR]
         if failed:
             subject = "these posteriors" if all(c.name in _OF_POSTERIORS for c in self.checks) else "this model"
@@ -113,7 +121,7 @@ class Diagnosis:
             f"{c.name:<12}  {c.value:>9.4f}  {c.standard_error:>9.4f}  {c.tolerance:>9.3g}  {c.verdict}"
             for c in self.checks
         ]
-        return "\n".join([self._headline(), *lines])
+        return "\n".join([self._headline(), *lines, *(f for f in self.findings if f not in self._badly_learned)])
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{c.name}: {c.verdict}" for c in self.checks)

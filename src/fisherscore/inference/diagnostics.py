@@ -24,6 +24,7 @@ from scipy.special import ndtri
 
 from .._support.arguments import as_count, as_seed
 from .._support.compiling import quickly_compiled
+from .._support.progress import working
 from .._support.rows import rows_in_turn
 from ..errors import ArgumentError
 from ..score.model import ScoreModel
@@ -70,7 +71,7 @@ def diagnose(
         num_posteriors: Number of simulated observations whose posteriors are checked for calibration and coverage; 0
             leaves that out.
         seed: Seed of the draws from these posteriors.
-        progress: Whether to draw a progress bar; by default only on a terminal.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         The checks, pass or fail each.
@@ -92,19 +93,23 @@ def diagnose(
     sims = test_sims.ok() if near is None else _nearby(test_sims.ok(), near)
     if len(sims) < _MIN_SIMULATIONS:
         raise ArgumentError(f"test_sims: expected at least 100 simulations that succeeded, got {len(sims)}.")
-    checks = _identities(model, sims)
+    with working("diagnose", progress, "identities of the score"):
+        checks = _identities(model, sims)
     ranks = coverage = None
     if as_count(num_posteriors, "num_posteriors", minimum=0) == 1:
         raise ArgumentError("num_posteriors: expected 0 or at least 2, got 1: one posterior says nothing.")
     if num_posteriors:
         box = None if near is None else _neighbourhood(sims, near)
         prior = sims.proposal if box is None else _prior_near(sims.proposal, box)
-        problem = ScaledProblem.of(model, sims.x[: min(num_posteriors, len(sims))], prior)
-        ranks, coverage = _calibrate(problem, sims.drawn_at, box, as_seed(seed), progress)
+        with working("diagnose", progress, "posteriors"):
+            problem = ScaledProblem.of(model, sims.x[: min(num_posteriors, len(sims))], prior)
+            ranks, coverage = _calibrate(problem, sims.drawn_at, box, as_seed(seed), progress)
         checks += calibration_checks(ranks, coverage)
     if x_obs is not None:
         checks.append(_familiarity_check(model, x_obs))
-    return Diagnosis(tuple(checks), model.names, len(sims), ranks, coverage)
+    known = model.constraints if near is None else None  # which is about the whole region
+    findings = () if known is None else known.findings
+    return Diagnosis(tuple(checks), model.names, len(sims), ranks=ranks, coverage=coverage, findings=findings)
 
 
 def _nearby(sims: Simulations, near: Posterior) -> Simulations:

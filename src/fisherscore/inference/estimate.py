@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 from .. import plot
 from .._support.arguments import as_count, as_theta, refuse_outside
 from .._support.compiling import quickly_compiled
+from .._support.progress import working
 from .._support.quadrature import gauss_legendre
 from .._support.rows import rows_mapped
 from .._support.text import html_table
@@ -27,6 +28,7 @@ from ..errors import ArgumentError
 from ..score.combined import observed
 from ..score.model import ScoreModel
 from ..score.scales import inner_model
+from .best_fits import Ended, findings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,19 +43,6 @@ _MOST_ROWS_FILLED = 4096
 _NODES, _WEIGHTS = gauss_legendre(4)
 # No step moves a parameter by more than this fraction of its range.
 _LONGEST_STEP = 0.2
-
-# A fit that the model's own error may move by more than its σ: a code beside the places in _REASONS.
-_UNTRUSTED = 5
-# So is every fit of a model whose error, a mean square in units of a posterior's variance, is larger than this.
-_WORTHLESS = 0.5
-
-_REASONS = (
-    "converged",
-    "not converged: the score is still pulling after the last step; raise max_steps or give another theta0",
-    "not converged: the likelihood still rises at the edge of the training region in {edges}; train on a larger region",
-    "not converged: the solution is no maximum (the information matrix is not positive definite there)",
-    "not converged: the score became NaN or infinite",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +116,13 @@ class Estimate:
 
 
 def maximum_likelihood(
-    model: ScoreModel, x_obs: Any, *, iid: bool = False, theta0: Any = None, max_steps: int = 100
+    model: ScoreModel,
+    x_obs: Any,
+    *,
+    iid: bool = False,
+    theta0: Any = None,
+    max_steps: int = 100,
+    progress: bool | None = None,
 ) -> Estimate:
     """Find the maximum-likelihood parameters of one observation, or of each of many.
 
@@ -140,6 +135,7 @@ def maximum_likelihood(
             leading axes are those of the observations. By default the likeliest of a spread of points, or the centre of
             the training region for a model without a density.
         max_steps: Largest number of steps of each fit.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         Best fits, errors, and whether each fit converged.
@@ -158,58 +154,26 @@ def maximum_likelihood(
     given = None if theta0 is None else np.asarray(scales.inner(_given_starts(whole, theta0, batch)), np.float32)
     size = num if num > _MOST_ROWS_FILLED else 1 << (num - 1).bit_length()
     rows, given = jax.tree.map(lambda a: _filled(a, size), (rows, given))
-    starts = spread_starts(inner, rows, size) if given is None else given
-    u, covariance, reason, steps, edges = (np.asarray(a)[:num] for a in solve_from(inner, starts, rows, limit))
-    covariance = scales.covariances(covariance)
-    moved = _moved_by_the_model(whole, covariance)
-    reason = _with_untrusted(whole, reason, covariance, moved)
-    messages = np.array([_message(whole, r, e) for r, e in zip(reason, edges, strict=True)])
-    covariance = np.where((reason == 0)[:, None, None], covariance, np.nan)
+    with working("maximum likelihood", progress):
+        starts = spread_starts(inner, rows, size) if given is None else given
+        solved = solve_from(inner, starts, rows, limit)
+        u, covariance, reason, steps, edges = (np.asarray(a)[:num] for a in solved)
+    covariance, rarity = scales.covariances(covariance), whole.rarity(x)
+    said = findings(whole, Ended(covariance, reason, edges, None if rarity is None else np.ravel(rarity)))
+    covariance = np.where(said.converged[:, None, None], covariance, np.nan)
     one = not batch
-    converged = (reason == 0).reshape(batch)
+    converged = said.converged.reshape(batch)
     return Estimate(
         names=whole.names,
         theta=scales.outer(u).reshape(*batch, -1),
         sigma=np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1)).reshape(*batch, -1),
         covariance=covariance.reshape(*batch, *covariance.shape[1:]),
         converged=bool(converged) if one else converged,
-        message=str(messages[0]) if one else messages.reshape(batch),
+        message=str(said.messages[0]) if one else said.messages.reshape(batch),
         num_steps=int(steps[0]) if one else steps.reshape(batch),
-        rarity=whole.rarity(x),
-        model_error=None if moved is None else moved.reshape(*batch, -1),
+        rarity=rarity,
+        model_error=None if said.moved is None else said.moved.reshape(*batch, -1),
     )
-
-
-def _moved_by_the_model(model: ScoreModel, covariance: np.ndarray) -> np.ndarray | None:
-    """Return by how much (n, p) the model's own error moves best fits: an error e of the score moves them by C e."""
-    known = model.own_error
-    if known is None:
-        return None
-    # No farther than the training range lets them.
-    precision = np.linalg.pinv(covariance.astype(np.float64)) + model.region_precision()
-    width = np.linalg.inv(precision)
-    return np.sqrt(np.maximum(np.diagonal(width @ known.covariance @ width, axis1=-2, axis2=-1), 0.0))
-
-
-def _with_untrusted(
-    model: ScoreModel, reason: np.ndarray, covariance: np.ndarray, moved: np.ndarray | None
-) -> np.ndarray:
-    """Mark fits that the model's own error may move by more than their error bars."""
-    known = model.constraints
-    if moved is None or known is None:
-        return reason
-    sigma = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
-    untrusted = (moved > sigma).any(axis=1) | (known.error > _WORTHLESS)
-    return np.where((reason == 0) & untrusted, _UNTRUSTED, reason)
-
-
-def _message(model: ScoreModel, reason: int, edges: np.ndarray) -> str:
-    """Say what became of a fit, and where the model is to blame, what would help."""
-    if reason != _UNTRUSTED:
-        return _REASONS[reason].format(edges=", ".join(n for n, at in zip(model.names, edges, strict=True) if at))
-    known = model.constraints
-    why = f"; the score was {known.findings[0]}" if known is not None and known.badly_learned else ""
-    return f"not trusted, and no σ is given: the model's own error may move it by more than its error bar{why}"
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:

@@ -29,6 +29,7 @@ _FOLDER = ResultFolder(
         "names": read.names,
         "theta0": read.tuple_of(read.optional(read.number)),
         "num_simulations": read.count,
+        "notes": read.Added(read.tuple_of(read.text), ()),
         "num_replicates": read.tuple_of(read.optional(read.count)),
     },
 )
@@ -46,6 +47,7 @@ class Forecast:
         slope: The estimate from the slope of the mean of ŝ.
         bound: The conservative estimate, which never claims more than the data hold.
         num_simulations: Number of simulations spent.
+        notes: What else there is to know: what the data leave free, and where the score cannot be believed.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -59,6 +61,7 @@ class Forecast:
     slope: FisherMatrix
     bound: FisherMatrix
     num_simulations: int
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -225,6 +228,7 @@ class Forecast:
             "names": self.names,
             "theta0": [value if np.isfinite(value) else None for value in self.theta0.tolist()],
             "num_simulations": self.num_simulations,
+            "notes": self.notes,
             "num_replicates": [None if e.draws is None else len(e.draws) for e in estimates.values()],
         }
         arrays = {name: estimate.matrix for name, estimate in estimates.items()}
@@ -256,7 +260,7 @@ class Forecast:
             except ArgumentError as error:
                 raise _FOLDER.damaged(path, str(error)) from None
             theta0 = np.array([np.nan if value is None else value for value in fields["theta0"]])
-            return cls(theta0, **estimates, num_simulations=fields["num_simulations"])
+            return cls(theta0, **estimates, num_simulations=fields["num_simulations"], notes=fields["notes"])
 
         return _FOLDER.read(path, build)
 
@@ -264,7 +268,7 @@ class Forecast:
         head = f"Fisher forecast, {self.num_simulations:,} simulations"
         direction = self.degenerate_direction()
         if direction is not None:
-            return f"{head}\nsingular: the data do not constrain {direction}"
+            return "\n".join([head, *(self.notes or (f"singular: the data do not constrain {direction}",))])
         estimates = [getattr(self, name) for name in _ESTIMATES]
         cells = [
             [f"{value:.6g}" for value in self.theta0],
@@ -273,7 +277,7 @@ class Forecast:
         ]
         rows: list[Sequence[str]] = [("parameter", "value", "σ plug-in", "σ slope", "σ bound", "σ conditional")]
         rows += zip(self.names, *cells, strict=True)
-        return "\n".join([head, *columns(rows), f"figure of merit {self.figure_of_merit():.5g}"])
+        return "\n".join([head, *columns(rows), f"figure of merit {self.figure_of_merit():.5g}", *self.notes])
 
     def __repr__(self) -> str:
         at = ", ".join(f"{name}={value:.4g}" for name, value in zip(self.names, self.theta0, strict=True))

@@ -4,17 +4,20 @@
     slope     D = ∇θ' E[ŝ(θ, x)] at θ' = θ, x ~ p(x | θ')      linear in the error of ŝ
     bound     Dᵀ Cov(ŝ)⁻¹ D  ≤  F      by Cauchy-Schwarz, whatever ŝ is: the conservative forecast
 
-D comes from simulations at θ ± δ with the same random numbers, ŝ always being evaluated at θ. The gap between
-plug-in and bound is the forecast's own systematic error (compare Coulton & Wandelt, arXiv 2305.08994).
+D comes from simulations at θ ± δ with the same random numbers, ŝ always being evaluated at θ. Steps are taken along the
+principal axes of E[ŝ ŝᵀ] beside the precision of the training range, each as long as the error along it: parameters
+that the data know in combination only would be moved too little one by one. The gap between plug-in and bound is the
+forecast's own systematic error (compare Coulton & Wandelt, arXiv 2305.08994).
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .._support.arguments import as_count, as_seed, as_theta, refuse_outside
+from .._support.progress import Advance, progress_bar
 from ..errors import ArgumentError, FisherScoreWarning
 from ..score.combined import CombinedScore
 from ..score.model import ScoreModel
@@ -23,16 +26,15 @@ from ..simulation.execution.engine import Engine
 from ..simulation.execution.run import OK, Purpose, Stream
 from ..simulation.simulator import Simulator
 from .fisher_matrix import FisherMatrix
+from .forecast_notes import forecast_notes
 from .forecast_result import Forecast
 
-# Half-width of the finite difference in units of the conditional σ: large enough for simulators that do not vary
+# Half-width of the finite difference in units of the σ along it: large enough for simulators that do not vary
 # smoothly with θ at fixed random numbers, small enough for a bias of a few parts in a thousand.
 _STEP = 0.4
 # What that step leaves of relative error in D: all there is for simulators so smooth that paired noise cancels.
 _STEP_ERROR = 2e-3
 _NUM_BOOTSTRAP = 200
-# A bound with a larger relative error is no number to quote.
-_MAX_UNSURE = 0.3
 # Dropping more failed runs than this would bias the forecast.
 _MAX_FAILURES = 0.01
 
@@ -46,6 +48,7 @@ def forecast(
     seed: int = 0,
     workers: int | None = None,
     dask: Any = None,
+    progress: bool | None = None,
 ) -> Forecast:
     """Forecast parameter errors at one point from fresh simulations.
 
@@ -58,6 +61,7 @@ def forecast(
         seed: Whole number; the same seed gives the same forecast.
         workers: Number of worker processes, as in :func:`fisherscore.simulate`.
         dask: A Dask client, as in :func:`fisherscore.simulate`.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         The forecast, with errors of every estimate.
@@ -76,7 +80,8 @@ def forecast(
         )
     refuse_outside(theta, model, "theta0")
     point = _Point(model, theta, simulator.with_names(model.names), engine_for(simulator, workers, dask), as_seed(seed))
-    return point.forecast(num_simulations)
+    with progress_bar("forecast", as_count(num_simulations, "num_simulations"), progress) as advance:
+        return point.forecast(num_simulations, advance)
 
 
 def forecast_grid(
@@ -88,6 +93,7 @@ def forecast_grid(
     seed: int = 0,
     workers: int | None = None,
     dask: Any = None,
+    progress: bool | None = None,
 ) -> list[Forecast]:
     """Forecast parameter errors at many points, each from simulations of its own.
 
@@ -99,6 +105,7 @@ def forecast_grid(
         seed: Seed of the first point; that of point i is ``seed + i``.
         workers: Number of worker processes, as in :func:`fisherscore.simulate`.
         dask: A Dask client, as in :func:`fisherscore.simulate`.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         One forecast for each point.
@@ -121,7 +128,9 @@ def forecast_grid(
             "Choose a smaller seed."
         )
     points = [_Point(model, row, named, engine, first + i) for i, row in enumerate(theta)]
-    return [point.forecast(num_simulations) for point in points]
+    total = as_count(num_simulations, "num_simulations") * len(points)
+    with progress_bar("forecast", total, progress) as advance:
+        return [point.forecast(num_simulations, advance) for point in points]
 
 
 def _checked(model: Any, theta: Any, simulator: Any, argument: str) -> np.ndarray:
@@ -145,18 +154,18 @@ class _Point:
     engine: Engine
     seed: int
 
-    def forecast(self, num_simulations: int) -> Forecast:
+    def forecast(self, num_simulations: int, advance: Advance) -> Forecast:
         """Make the three estimates and their bootstrap replicates from ``num_simulations`` fresh simulations."""
         p = len(self.theta)
         num = as_count(num_simulations, "num_simulations", minimum=20 * (2 * p + 1)) // (2 * p + 1)
-        centre = self.scores(self.theta, num)
+        centre = self.scores(self.theta, num, advance)
         steps = _steps(self.model, self.theta, centre[np.isfinite(centre).all(axis=1)])
-        ends = np.stack(
-            [[self.scores(self.theta + sign * steps[k] * np.eye(p)[k], num) for sign in (-1, 1)] for k in range(p)]
-        )  # parameter, end, simulation, component
+        ends = np.stack([[self.scores(self.theta + sign * step, num, advance) for sign in (-1, 1)] for step in steps.T])
+        # of axis, end, simulation, component
         good = np.isfinite(centre).all(axis=1) & np.isfinite(ends).all(axis=(0, 1, 3))
         centre, ends, num = centre[good], ends[:, :, good], int(good.sum())
-        slopes = (ends[:, 1] - ends[:, 0]) / (2 * steps[:, None, None])
+        # From differences along the axes to those along the parameters.
+        slopes = np.einsum("ak,anj->knj", np.linalg.inv(steps), (ends[:, 1] - ends[:, 0]) / 2)
         # Replicates are made of simulations drawn again with replacement; those that share noise stay together.
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(1,)))
         replicates = [
@@ -168,13 +177,15 @@ class _Point:
             for i, value in enumerate(_three_estimates(centre, slopes))
         )
         result = Forecast(self.theta, plug_in, slope, _less_noise(bound), num_simulations=num * (2 * p + 1))
-        _warn_if_doubtful(result)
+        result = replace(result, notes=forecast_notes(result, self.model))
+        for note in result.notes:
+            warnings.warn(note, FisherScoreWarning, stacklevel=3)
         return result
 
-    def scores(self, theta: np.ndarray, num: int) -> np.ndarray:
+    def scores(self, theta: np.ndarray, num: int, advance: Advance) -> np.ndarray:
         """Simulate at ``theta`` with the random numbers of this point; return scores at the point, NaN for failures."""
         rows = np.tile(theta, (num, 1))
-        block = draw_block(self.simulator, rows, Stream(self.seed, Purpose.FORECAST), self.engine)
+        block = draw_block(self.simulator, rows, Stream(self.seed, Purpose.FORECAST), self.engine, advance)
         good = block.status == OK
         if np.mean(~good) > _MAX_FAILURES:
             block.refuse_failures(self.simulator.name, rows)
@@ -184,20 +195,28 @@ class _Point:
 
 
 def _steps(model: ScoreModel, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Choose δ for each parameter: a part of its conditional σ, within the training region."""
-    information = np.mean(scores**2, axis=0)
-    if not (information > 0).all():
-        name = model.names[int(np.argmin(information))]
+    """Choose steps within the region, the columns of a matrix (p, p): principal axes, each a part of the σ along it."""
+    precision = scores.T @ scores / len(scores) + model.region_precision()
+    if not (np.diagonal(precision) > 0).all():
+        name = model.names[int(np.argmin(np.diagonal(precision)))]
         raise ArgumentError(f"model: its score for {name!r} is zero at theta0, so there is nothing to forecast.")
-    room = np.minimum(theta - model.low, model.high - theta)
-    steps = np.minimum(_STEP / np.sqrt(information), room)
-    if (steps < 1e-3 * np.minimum(_STEP / np.sqrt(information), model.high - model.low)).any():
-        name = model.names[int(np.argmin(room / (model.high - model.low)))]
+    room, span = np.minimum(theta - model.low, model.high - theta), model.high - model.low
+    unit = 1 / np.sqrt(np.diagonal(precision))
+    if (room < 1e-3 * np.minimum(_STEP * unit, span)).any():
+        name = model.names[int(np.argmin(room / span))]
         raise ArgumentError(
             f"theta0: {name!r} lies on the edge of the training region, where no simulation can be run beyond it. Move "
             "theta0 inwards or train on a larger region."
         )
-    return steps
+    # Parameters next to an edge are moved alone, as far as they can be, so as not to shorten the steps of the others.
+    tight = room < _STEP * unit
+    axes = np.diag(np.where(tight, room, 0.0))
+    loose = np.flatnonzero(~tight)
+    if len(loose):
+        values, vectors = np.linalg.eigh((precision * np.outer(unit, unit))[np.ix_(loose, loose)])
+        axes[np.ix_(loose, loose)] = unit[loose, None] * vectors * (_STEP / np.sqrt(values))
+    with np.errstate(divide="ignore"):
+        return axes * np.minimum(1.0, (room[:, None] / np.abs(axes)).min(axis=0))
 
 
 def _three_estimates(centre: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -215,52 +234,3 @@ def _less_noise(bound: FisherMatrix) -> FisherMatrix:
     assert bound.draws is not None
     bias = bound.draws.mean(axis=0) - bound.matrix
     return FisherMatrix(bound.names, bound.matrix - bias, bound.draws - 2 * bias)
-
-
-def _warn_if_doubtful(result: Forecast) -> None:
-    """Warn when the data may leave a direction free, or when plug-in and bound disagree beyond their errors."""
-    for estimate in (result.plug_in, result.bound):
-        direction = estimate.degenerate_direction()
-        if direction is not None:
-            _warn(
-                f"The Fisher matrix is singular: the data do not constrain {direction}. Errors exist only with a prior "
-                "(.add) or with a parameter held (.fix)."
-            )
-            return
-    assert result.bound.sigma_error is not None
-    unsure = result.bound.sigma_error / result.bound.sigma
-    if not unsure.max() < _MAX_UNSURE:
-        name = result.names[int(np.argmax(unsure))]
-        _warn(
-            f"The conservative bound is not determined: that of {name!r} has an error of {unsure.max():.0%}. The "
-            "learned score hardly responds to the parameters here, or too few simulations were spent on the forecast."
-        )
-    excess, spread = _excess_of_bound(result)
-    worst = int(np.nanargmax(np.abs(excess) / spread))
-    if not abs(excess[worst]) < 3 * spread[worst] + 0.02:
-        _warn(
-            f"The plug-in forecast and the conservative bound disagree: for {result.names[worst]!r} the bound's error "
-            f"is {excess[worst]:+.0%} (± {spread[worst]:.0%}) from the plug-in's. The learned score is noisy or biased "
-            "here: quote the bound, or train on more simulations."
-        )
-
-
-def _warn(message: str) -> None:
-    """Warn in the name of the line that called the forecast."""
-    warnings.warn(message, FisherScoreWarning, stacklevel=5)
-
-
-def _excess_of_bound(result: Forecast) -> tuple[np.ndarray, np.ndarray]:
-    """Return by how much σ of the bound exceeds that of the plug-in, relatively, and the error of that."""
-    assert result.plug_in.draws is not None
-    assert result.bound.draws is not None
-    with np.errstate(invalid="ignore"):
-        excess = np.sqrt(np.diagonal(result.bound.covariance) / np.diagonal(result.plug_in.covariance)) - 1
-        spread = np.std(
-            [
-                np.sqrt(np.abs(np.diagonal(np.linalg.inv(b)) / np.diagonal(np.linalg.inv(a))))
-                for a, b in zip(result.plug_in.draws, result.bound.draws, strict=True)
-            ],
-            axis=0,
-        )
-    return excess, spread

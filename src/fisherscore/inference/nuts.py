@@ -50,7 +50,7 @@ def sample_lanes(lanes: Lanes, seed: int, *, num_warmup: int, num_samples: int, 
     begins = range(0, lanes.num_lanes, at_once)
     plan, total = schedule(num_warmup), num_warmup + num_samples
     keys = random_words(seed, 1, lanes.num_lanes)
-    with progress_bar("sample", total * len(begins), progress) as advance:
+    with progress_bar("sample", total * len(begins), progress, "compiling") as advance:
         parts = []
         for begin in begins:
             prior_keys = random_words(seed, (2, begin), lanes.target.num_parameters)

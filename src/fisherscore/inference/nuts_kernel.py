@@ -31,6 +31,9 @@ _NUM_SEARCH_STEPS = NUM_CANDIDATES + 60
 _MAX_DEPTH = 10
 _MAX_ENERGY_ERROR = 1000.0
 _FIRST_STEP = 0.1
+# The longest step when sampling, in units of the mass matrix. Beyond 2 no Gaussian can be followed; a flat posterior
+# would ask for any step, and meet too many walls on its way.
+_LONGEST_STEP = 3.0
 # The first descent step and the longest, in standard deviations of the prior.
 _FIRST_DESCENT, _LONGEST_DESCENT = 0.05, 0.5
 
@@ -237,7 +240,8 @@ def _waits(lane: Lane, plan: Schedule) -> Array:
 def _half_leap(lane: Lane, plan: Schedule, walls: Walls) -> tuple[Array, Array]:
     """Move to where the energy is needed next, with the momentum of half a step; return also the step."""
     warming = lane.transition < plan.num_warmup
-    size = jnp.exp(jnp.where(warming, lane.step_size.current, lane.step_size.averaged))
+    learned = jnp.minimum(lane.step_size.averaged, np.float32(np.log(_LONGEST_STEP)))
+    size = jnp.exp(jnp.where(warming, lane.step_size.current, learned))
     step = jnp.where(lane.forward, size, -size)
     w = lane.moving[1] - step / 2 * lane.moving[2]
     u, w = carried(lane.moving[0], w, jnp.where(_searching(lane), 0.0, step), lane.factor, walls)

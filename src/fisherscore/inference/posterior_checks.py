@@ -9,8 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ..score.constraints import BADLY_LEARNED, LARGEST_ERROR, NOT_CONSTRAINED, advice, written_direction
+from ..score.constraints import (
+    BADLY_LEARNED,
+    LARGEST_ERROR,
+    NOT_CONSTRAINED,
+    TRAINING_RANGE,
+    advice,
+    cure,
+    written_direction,
+)
 from ..score.model import ScoreModel
+from ..simulation.regions import clumps_of
 from .posterior import (
     LARGEST_DIVERGENT,
     LARGEST_OUTSIDE,
@@ -20,20 +29,33 @@ from .posterior import (
     Posterior,
 )
 
+# Of observations far from everything simulated.
+STRANGE = (
+    "the observation is unlike anything simulated: if the simulator is right, its parameters lie outside the training "
+    "region; if not, the model is misspecified, and no region and no simulations help"
+)
 # A combination is not constrained by the data where a posterior keeps more than this part of the region's variance.
 _UNCHANGED = 0.8
+# A region with axes of its own, made around a posterior, cuts one off where so many draws lie in its outermost part: it
+# holds 3.8 σ of a normal posterior, which has one in ten thousand draws there.
+_OUTERMOST, _CUT_OFF = 0.95, 0.01
 # Parameters that make up more than this of such a combination reach to their edges because of it.
 _TAKES_PART = 0.3
 
 
-def problems_and_notes(posterior: Posterior, model: ScoreModel) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the reasons not to trust a posterior, and what the data do not constrain."""
-    free = _free_directions(posterior, model)
+def problems_and_notes(
+    posterior: Posterior, model: ScoreModel, precision: np.ndarray | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the reasons not to trust a posterior, and what the data do not constrain.
+
+    ``precision`` (p, p) is that of the prior, where there is another than the training range.
+    """
+    free = _free_directions(posterior, model, model.region_precision() if precision is None else precision)
     learning = model_problems(posterior, model)
     # A posterior reaches the edge because of a bad score, or because the data say nothing: a wider region is no help.
     excused = model.names if learning else _taking_part(free, model)
-    problems = (*sampler_problems(posterior), *region_problems(posterior, model, excused), *learning)
-    return problems, _notes(free, model)
+    problems = (*learning, *sampler_problems(posterior), *region_problems(posterior, model, excused))
+    return problems, _notes(free, model, TRAINING_RANGE if precision is None else "the prior")
 
 
 def sampler_problems(posterior: Posterior) -> list[str]:
@@ -76,17 +98,16 @@ def region_problems(posterior: Posterior, model: ScoreModel, excused: Sequence[s
             for direction in _faces(posterior.samples, model)
         ]
     else:
+        strange = rarity is not None and rarity < SMALLEST_RARITY
+        remedy = "" if strange else ": widen the region, unless that edge is meant as a prior"
         problems += [
-            f"the posterior of {name!r} is cut off by the {side} edge of the training region: widen the region, unless "
-            "that edge is meant as a prior"
+            f"the posterior of {name!r} is cut off by the {side} edge of the training region{remedy}"
             for name, side in _edges(posterior.samples, model)
             if name not in excused
         ]
     if rarity is not None and rarity < SMALLEST_RARITY:
-        problems.append(
-            "the observation is unlike anything simulated (farther from the mean of the training data than "
-            f"{1 - rarity:.2%} of them): the model may be misspecified"
-        )
+        farther = f"(it is farther from the mean of the training data than {1 - rarity:.2%} of them)"
+        problems.append(f"{STRANGE} {farther}")
     return problems
 
 
@@ -98,7 +119,7 @@ def model_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
     known = model.own_error
     if known is None:
         return []
-    covariance = _covariance(posterior)
+    covariance = _covariance(posterior, model)
     root = np.linalg.cholesky(covariance)
     errors, vectors = np.linalg.eigh(root.T @ known.covariance @ root)
     if not errors[-1] > LARGEST_ERROR:
@@ -110,34 +131,54 @@ def model_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
     ]
 
 
-def _covariance(posterior: Posterior) -> np.ndarray:
-    """Return the covariance of the draws, positive definite even where a chain never moved."""
-    covariance = np.cov(posterior.samples.T).reshape(len(posterior.names), -1)
+def _covariance(posterior: Posterior, model: ScoreModel) -> np.ndarray:
+    """Return the covariance of the draws, positive definite even where a chain never moved; that within their modes.
+
+    Two narrow modes far apart are not what the data do not constrain, and no error moves one to the other.
+    """
+    covariance = covariance_within_modes(posterior.samples, model.low, model.high)
     return covariance + np.diag(1e-9 * np.diagonal(covariance) + 1e-300)
 
 
-def _free_directions(posterior: Posterior, model: ScoreModel) -> list[tuple[np.ndarray, float]]:
-    """Return directions, in units of the spread over the region, along which the posterior is as wide as the region."""
-    spread = (model.high - model.low) / np.sqrt(12)
-    kept, vectors = np.linalg.eigh(_covariance(posterior) / np.outer(spread, spread))
-    return [(vectors[:, i], float(kept[i])) for i in np.flatnonzero(kept > _UNCHANGED)]
+def covariance_within_modes(draws: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the mean covariance (p, p) of draws within each of their modes."""
+    spread = draws.std(axis=0)
+    if not (np.isfinite(spread) & (spread > 0)).all():
+        return np.cov(draws.T).reshape(draws.shape[1], -1)
+    clumps = clumps_of(draws, np.minimum(low, draws.min(axis=0)), np.maximum(high, draws.max(axis=0)))
+    parts = [len(clump) / len(draws) * np.cov(clump.T).reshape(draws.shape[1], -1) for clump in clumps]
+    return np.sum(parts, axis=0)
 
 
-def _taking_part(free: Sequence[tuple[np.ndarray, float]], model: ScoreModel) -> list[str]:
-    return [n for i, n in enumerate(model.names) if any(abs(direction[i]) > _TAKES_PART for direction, _ in free)]
+def _free_directions(posterior: Posterior, model: ScoreModel, precision: np.ndarray) -> list[np.ndarray]:
+    """Return directions, in the user's units, along which the posterior is as wide as the prior."""
+    if not (np.diagonal(precision) > 0).all():
+        return []
+    root = np.linalg.cholesky(np.linalg.inv(precision))
+    inverse = np.linalg.inv(root)
+    kept, vectors = np.linalg.eigh(inverse @ _covariance(posterior, model) @ inverse.T)
+    return [root @ vectors[:, i] for i in np.flatnonzero(kept > _UNCHANGED)]
 
 
-def _notes(free: Sequence[tuple[np.ndarray, float]], model: ScoreModel) -> tuple[str, ...]:
+def _spread(model: ScoreModel) -> np.ndarray:
+    return (model.high - model.low) / np.sqrt(12)
+
+
+def _taking_part(free: Sequence[np.ndarray], model: ScoreModel) -> list[str]:
+    sizes = [np.abs(direction) / _spread(model) for direction in free]
+    return [n for i, n in enumerate(model.names) if any(s[i] > _TAKES_PART * np.linalg.norm(s) for s in sizes)]
+
+
+def _notes(free: Sequence[np.ndarray], model: ScoreModel, prior: str) -> tuple[str, ...]:
     """Say which combinations are as uncertain as they were before."""
     if not free:
         return ()
-    spread = (model.high - model.low) / np.sqrt(12)
     if len(free) == model.num_parameters:
-        return (f"{NOT_CONSTRAINED}: the posterior is the training range, in all parameters",)
-    texts = [written_direction(direction * spread, spread, model.names) for direction, _ in free]
+        return (f"{NOT_CONSTRAINED}: the posterior is {prior}, in all parameters",)
+    texts = [written_direction(direction, _spread(model), model.names) for direction in free]
     return (
-        f"{NOT_CONSTRAINED}: along {'; '.join(texts)} the posterior is the training range. A prior on one of these "
-        "parameters, or other data, would help",
+        f"{NOT_CONSTRAINED}: along {'; '.join(texts)} the posterior is {prior}. More simulations would not help; "
+        f"{cure(prior)}, or other data, would",
     )
 
 
@@ -170,11 +211,11 @@ def _faces(samples: np.ndarray, model: ScoreModel) -> list[str]:
     found = []
     for k in range(u.shape[1]):
         for sign in (-1, 1):
-            if np.mean(sign * u[:, k] > 0.99) <= 0.02:
+            if np.mean(sign * u[:, k] > _OUTERMOST) <= _CUT_OFF:
                 continue
             along = scales.factor[:, k]
-            rows = scales.turn[:, :]
-            upright = np.flatnonzero((np.abs(rows[:, k]) > 0) & (np.count_nonzero(rows, axis=1) == 1))
+            turn = scales.turn
+            upright = np.flatnonzero((turn[:, k] != 0) & (np.count_nonzero(turn, axis=1) == 1))
             ends = [(i, scales.centre[i] + sign * along[i]) for i in upright]
             width = model.high - model.low
             meant = any(min(abs(e - aimed["low"][i]), abs(e - aimed["high"][i])) < 1e-6 * width[i] for i, e in ends)

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._support.arguments import as_count, as_finite, as_indices, as_seed
 from .._support.check_pictures import draw_predictions
+from .._support.progress import Advance, progress_bar
 from .._support.text import columns, html_table
 from ..errors import ArgumentError
 from ..simulation.execution.dispatch import draw_block, engine_for
@@ -114,6 +115,7 @@ def predictive_check(
     seed: int = 0,
     workers: int | None = None,
     dask: Any = None,
+    progress: bool | None = None,
 ) -> PredictiveCheck:
     """Simulate at draws of a posterior, and say how well the observation fits in.
 
@@ -132,6 +134,7 @@ def predictive_check(
         seed: Seed of the simulations.
         workers: Number of worker processes, as in :func:`fisherscore.simulate`.
         dask: A Dask client, as in :func:`fisherscore.simulate`.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         The check, with p-values and a picture.
@@ -154,17 +157,19 @@ def predictive_check(
     rng = np.random.default_rng(np.random.SeedSequence(as_seed(seed), spawn_key=(int(Purpose.PREDICTIVE),)))
     theta = posterior.samples[rng.integers(len(posterior.samples), size=num)][:, places]
     run = simulator.with_names(tuple(posterior.names[i] for i in places)), engine_for(simulator, workers, dask)
-    x, num_failed = _simulated(run, theta, len(given) if iid else None, as_seed(seed))
+    num_draws = len(given) if iid else None
+    with progress_bar("predictive check", num * (num_draws or 1), progress) as advance:
+        x, num_failed = _simulated(run, theta, num_draws, (as_seed(seed), advance))
     return _judged(given, x, statistics or (_mean_and_spread if iid else np.ravel), num_failed)
 
 
 def _simulated(
-    run: tuple[Simulator, Engine], theta: np.ndarray, num_draws: int | None, seed: int
+    run: tuple[Simulator, Engine], theta: np.ndarray, num_draws: int | None, how: tuple[int, Advance]
 ) -> tuple[np.ndarray, int]:
     """Simulate at each θ, once or a number of times; return data sets without failures, and how many runs failed."""
-    (simulator, engine), num = run, len(theta)
+    (simulator, engine), (seed, advance), num = run, how, len(theta)
     rows = np.repeat(theta, num_draws or 1, axis=0)
-    block = draw_block(simulator, rows, Stream(seed, Purpose.PREDICTIVE), engine)
+    block = draw_block(simulator, rows, Stream(seed, Purpose.PREDICTIVE), engine, advance)
     failed = (block.status != OK).reshape(num, -1)
     if failed.any(axis=1).sum() > num - max(_MIN_SUCCESSES, num // 2):
         block.refuse_failures(simulator.name, rows)

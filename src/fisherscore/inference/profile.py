@@ -13,6 +13,7 @@ from scipy.special import chdtri
 
 from .._support.arguments import as_count, as_finite, as_indices, check_names
 from .._support.check_pictures import draw_profile
+from .._support.progress import working
 from .._support.quadrature import gauss_legendre
 from .._support.text import columns, html_table
 from ..errors import ArgumentError
@@ -171,6 +172,7 @@ def profile_likelihood(
     iid: bool = False,
     num_points: int | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    progress: bool | None = None,
 ) -> Profile:
     """Profile the likelihood of one observation: at each value of one parameter or two, the best of all others.
 
@@ -184,6 +186,7 @@ def profile_likelihood(
         num_points: Number of values of each parameter; by default 41 for one, 25 for two.
         ranges: (low, high) by parameter name; by default four standard errors around the best fit, within the training
             region.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         The profile, with intervals and a picture.
@@ -200,11 +203,12 @@ def profile_likelihood(
     if len(held) not in (1, 2):
         raise ArgumentError(f"names: expected one parameter or two, got {len(held)}.")
     num = as_count(num_points or (41 if len(held) == 1 else 25), "num_points", minimum=5)
-    best = maximum_likelihood(whole, jax.tree.map(np.asarray, x))
-    grid = tuple(_values(whole, best, i, num, ranges) for i in held)
-    values = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1).reshape(-1, len(held))
-    theta, good, edge = _best_of_others(whole, x, held, values, best.theta)
-    heights = _heights(whole, x, np.concatenate([theta, best.theta[None]]), best.theta)
+    with working("profile likelihood", progress, f"{num ** len(held):,} points"):
+        best = maximum_likelihood(whole, jax.tree.map(np.asarray, x), progress=progress)
+        grid = tuple(_values(whole, best, i, num, ranges) for i in held)
+        values = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1).reshape(-1, len(held))
+        theta, good, edge = _best_of_others(whole, x, held, values, best.theta)
+        heights = _heights(whole, x, np.concatenate([theta, best.theta[None]]), best.theta)
     heights[:-1][~good] = np.nan
     top = int(np.nanargmax(heights))
     shape = tuple(len(axis) for axis in grid)

@@ -10,9 +10,11 @@ import jax
 import numpy as np
 
 from .._support.arguments import as_count, as_seed
+from .._support.progress import working
 from ..errors import ArgumentError, FisherScoreWarning
 from ..score.combined import observed
 from ..score.model import ScoreModel
+from .constraints import precision_at_hand
 from .convergence import convergence
 from .nuts import sample_lanes
 from .posterior import Posterior
@@ -56,7 +58,7 @@ def sample(
         num_warmup: Steps of each chain before the first draw is kept (NUTS alone).
         num_chains: Number of chains; SMC has ``num_chains * num_samples`` particles.
         seed: Whole number; the same seed gives the same draws.
-        progress: Whether to draw a progress bar; by default only on a terminal.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         The draws with their log-density and diagnostics; for many observations, a sequence of these.
@@ -111,7 +113,7 @@ def sample_many(
         num_warmup: Steps of each chain before the first draw is kept (NUTS alone).
         num_chains: Number of chains of each posterior.
         seed: Whole number; the same seed gives the same draws.
-        progress: Whether to draw a progress bar; by default only on a terminal.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         The posteriors in the order of the observations. Problems are in each one's ``problems``; how many have any is
@@ -185,10 +187,11 @@ def _sampled(whole: ScoreModel, x: Any, prior: Any, options: dict[str, Any]) -> 
         num_chains=as_count(options["num_chains"], "num_chains"),
         progress=options["progress"],
     )
-    scaled = ScaledProblem.of(whole, x, prior)
-    run = _SAMPLERS[method](Lanes.of(Target.of(scaled.model, scaled.law), scaled.x), seed, settings)
+    with working("sample", settings.progress, "preparing"):
+        scaled = ScaledProblem.of(whole, x, prior)
+        run = _SAMPLERS[method](Lanes.of(Target.of(scaled.model, scaled.law), scaled.x), seed, settings)
     in_theta = replace(run, chains=scaled.scales.outer(run.chains), log_density=scaled.log_density(run.log_density))
-    return _posteriors(whole, x, scaled.ends(), in_theta)
+    return _posteriors(whole, x, (scaled.ends(), precision_at_hand(whole, prior)), in_theta)
 
 
 def _nuts(lanes: Lanes, seed: int, settings: _Settings) -> _Run:
@@ -232,7 +235,8 @@ def _smc(lanes: Lanes, seed: int, settings: _Settings) -> _Run:
 _SAMPLERS = {"nuts": _nuts, "smc": _smc}
 
 
-def _posteriors(model: ScoreModel, x: Any, support: Any, run: _Run) -> list[Posterior]:
+def _posteriors(model: ScoreModel, x: Any, prior: tuple[Any, Any], run: _Run) -> list[Posterior]:
+    support, precision = prior
     r_hat, effective_samples = convergence(run.chains)
     inside = model.inside(run.chains).mean(axis=(0, 1))
     rarity = model.rarity(x)
@@ -253,7 +257,7 @@ def _posteriors(model: ScoreModel, x: Any, support: Any, run: _Run) -> list[Post
             seconds=run.seconds,
             support=support,
         )
-        problems, notes = problems_and_notes(posterior, model)
+        problems, notes = problems_and_notes(posterior, model, precision)
         aimed = aiming_problems(model, jax.tree.map(lambda a: a[i], x))
         return replace(posterior, problems=(*problems, *aimed), notes=notes)
 

@@ -69,10 +69,10 @@ class _Chains(NamedTuple):
 def tempered_particles(lanes: Lanes, seed: int, *, num_particles: int, progress: bool | None = False) -> Particles:
     """Return particles of the posterior of the first lane."""
     keys = iter(random_words(seed, 3, _MAX_TEMPERATURES + _NUM_FINAL_ROUNDS + 1))
-    cloud = _first_cloud(lanes, random_words(seed, 4, lanes.target.num_parameters), num_particles)
-    # At λ = 0 the first moves find the likelihoods.
-    cloud, _, acceptance = _round(lanes, cloud, next(keys), np.float32(0.0))
-    with progress_bar("temper", 100, progress) as show:
+    with progress_bar("temper", 100, progress, "compiling") as show:
+        cloud = _first_cloud(lanes, random_words(seed, 4, lanes.target.num_parameters), num_particles)
+        # At λ = 0 the first moves find the likelihoods.
+        cloud, _, acceptance = _round(lanes, cloud, next(keys), np.float32(0.0))
         shown = num_temperatures = 0
         power = 0.0
         while power < 1:

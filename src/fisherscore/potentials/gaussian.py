@@ -20,6 +20,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from .._support.legendre import Basis
 from .base import ClosedForm, Evaluation, Frame, Jets, multiply, register
@@ -180,18 +181,13 @@ class _Moments:
 
     def log_likelihoods(self, correlations: np.ndarray) -> np.ndarray:
         """Give the log-likelihood of the rows for several correlations (choices, d, d); −inf where one is singular."""
-        signs, logs = np.linalg.slogdet(correlations)
-        values = np.full(len(correlations), -np.inf)
-        good = np.array([s > 0 and _is_positive(c) for s, c in zip(signs, correlations, strict=True)])
-        if good.any():
-            traces = np.trace(np.linalg.solve(correlations[good], self.products), axis1=1, axis2=2)
-            values[good] = -0.5 * (traces + self.num * logs[good])
-        return values
+        return np.array([self._log_likelihood(correlation) for correlation in correlations])
 
-
-def _is_positive(matrix: np.ndarray) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
+    def _log_likelihood(self, correlation: np.ndarray) -> float:
+        """Give that for one, from one Cholesky factor: the inverse of a matrix from its factor costs least."""
+        lower, failed = dpotrf(correlation, lower=1)
+        if failed:
+            return -np.inf
+        inverse = dpotri(lower, lower=1)[0]  # the lower triangle alone
+        trace = 2.0 * np.sum(np.tril(inverse, -1) * self.products) + np.sum(np.diagonal(inverse * self.products))
+        return float(-0.5 * trace - self.num * np.log(np.diagonal(lower)).sum())

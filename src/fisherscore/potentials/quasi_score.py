@@ -22,7 +22,9 @@ from .location_scale import MAX_TERMS
 from .location_scale_fit import LocationScaleFit, bounded_log_variance, fit_location_scale
 from .points import Points
 
-_MAX_POINTS = 4_000
+# The nearest gradient is found at this many points, or at fewer where matrices (data, data) at all of them would take
+# more numbers than the second; the polynomials are known well at either.
+_MAX_POINTS, _MIN_POINTS, _MAX_NUMBERS = 4_000, 500, 1e7
 _RELATIVE_RIDGE = 1e-9
 
 
@@ -46,7 +48,7 @@ class QuasiScore(ClosedForm):
         points = Points.of(u)
         gaussian = fit_mean_and_covariance(points, rows, MAX_TERMS)
         fitted = fit_location_scale(points, gaussian, rows, num_components=None, name="mean and covariance")
-        at = points.u[:_MAX_POINTS]
+        at = points.u[: _num_points(rows.shape[1])]
         gradients = gaussian.basis.gradient(at)
         slopes, offsets, fishers = _linear_scores(fitted, at, gradients)
         scores = np.concatenate([slopes, offsets[:, :, None]], axis=2)  # (n, p, d + 1)
@@ -75,6 +77,10 @@ class QuasiScore(ClosedForm):
     def settings(self) -> dict[str, Any]:
         """The degree of the polynomials."""
         return {"degree": self.basis.degree}
+
+
+def _num_points(data_size: int) -> int:
+    return int(np.clip(_MAX_NUMBERS / data_size**2, _MIN_POINTS, _MAX_POINTS))
 
 
 def _linear_scores(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 RIGHT = "right"
 NOT_CONSTRAINED = "not constrained by the data"
 BADLY_LEARNED = "badly learned"
+# What stands in the place of a prior where there is none.
+TRAINING_RANGE = "the training range"
 # Below the first share of what is known, the data add nothing to speak of; above the second, a prior does not matter.
 _LITTLE, _MUCH = 0.2, 0.9
 # Mean squares, in units of the posterior's variance: above the first, a posterior is off by half of its σ; more
@@ -31,6 +33,8 @@ LARGEST_ERROR = 0.25
 _AIM = 0.05
 # Where more than so many times the simulations would be needed, they are not the advice.
 _HOPELESS = 100.0
+# Parameters that make up more than this of a combination reach to their edges because of it.
+_TAKES_PART = 0.3
 # Of long lists, so many combinations are named, and so many parameters of each.
 _MOST_NAMED, _MOST_TERMS = 3, 5
 _COLOURS = {RIGHT: "#2e8b57", NOT_CONSTRAINED: "#9e9e9e", BADLY_LEARNED: "#c8372d"}
@@ -109,6 +113,19 @@ class Combination:
             return BADLY_LEARNED
         return NOT_CONSTRAINED if self.share < _LITTLE else RIGHT
 
+    def taking_part(self, names: Sequence[str], precision: np.ndarray) -> tuple[str, ...]:
+        """Name the parameters that move along it, by more than a little of what the prior leaves open.
+
+        Args:
+            names: Parameter names.
+            precision: The prior's precision, shape (p, p).
+
+        Returns:
+            Some of the names.
+        """
+        size = np.abs(self.direction) * np.sqrt(np.diagonal(precision))
+        return tuple(n for n, s in zip(names, size, strict=True) if s > _TAKES_PART * np.linalg.norm(size))
+
     @property
     def strength(self) -> str:
         """How much the data say: well, weakly or not at all."""
@@ -137,7 +154,7 @@ class Constraints:
     names: tuple[str, ...]
     combinations: tuple[Combination, ...]
     num_simulations: int
-    prior: str = "the training range"
+    prior: str = TRAINING_RANGE
 
     @property
     def error(self) -> float:
@@ -175,9 +192,15 @@ class Constraints:
 
     def _of_data(self) -> str:
         most = min(c.share for c in self.unconstrained)
+        if len(self.unconstrained) == len(self.combinations):
+            return (
+                f"{NOT_CONSTRAINED}: none of the parameters; {1 - most:.0%} of what is known comes from {self.prior}. "
+                "Check that the data depend on the parameters, and that rows of theta and x belong together; other "
+                "data would help"
+            )
         return (
             f"{NOT_CONSTRAINED}: {_listed(self.unconstrained)}, of which {1 - most:.0%} of what is known comes from "
-            f"{self.prior}. More simulations would not help; a prior on one of these parameters, or other data, would"
+            f"{self.prior}. More simulations would not help; {cure(self.prior)}, or other data, would"
         )
 
     def plot(self, *, ax: "Axes | None" = None) -> "Axes":
@@ -245,6 +268,11 @@ def _with_largest_one(direction: np.ndarray) -> np.ndarray:
     direction = direction / np.abs(direction).max()
     first = direction[np.abs(direction) > 0.1][0]
     return direction if first > 0 else -direction
+
+
+def cure(prior: str) -> str:
+    """Say what kind of prior would help where the data do not."""
+    return f"a {'' if prior == TRAINING_RANGE else 'narrower '}prior on one of these parameters"
 
 
 def advice(error: float, num_simulations: int) -> str:

@@ -21,7 +21,7 @@ from .._support.precision import in_single_precision
 from .._support.rows import rows_in_turn, rows_mapped
 from .._support.text import html_table
 from ..errors import ArgumentError, FisherScoreWarning
-from .constraints import Constraints, OwnError, precision_of_region
+from .constraints import TRAINING_RANGE, Constraints, OwnError, precision_of_region
 from .scales import Scales
 
 # Rows evaluated at once unless a model says otherwise; more are done in turn, to bound the memory.
@@ -126,7 +126,7 @@ class ScoreModel(eqx.Module):
         known = self.own_error
         if known is None:
             return None
-        return known.under(self.names, self.region_precision(), "the training range")
+        return known.under(self.names, self.region_precision(), TRAINING_RANGE)
 
     @property
     def num_parameters(self) -> int:

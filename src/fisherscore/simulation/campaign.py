@@ -8,13 +8,14 @@ is a function of (configuration, i): the data depend neither on the engine that 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._support.arguments import as_count, as_seed, brief
+from .._support.folder import as_folder
 from ..errors import ArgumentError, CampaignError
 from .continuing import NUM_CHECKED, first_record, go_on
 from .descriptions import stored_proposal
@@ -68,7 +69,7 @@ def simulate(
             parameters and with the same seed. It stays known that they were.
         num_checked: Stored records that are run again before a folder is gone on with; they must come out as they are
             stored, to the last bit (for JAX up to rounding), or the simulator has changed. 0 for costly ones.
-        progress: Whether to show a progress bar; None shows one in a terminal.
+        progress: Whether to show how far it is; by default what takes more than a moment is shown.
 
     Returns:
         The simulations, failures included.
@@ -85,7 +86,7 @@ def simulate(
     run = Run(engine_for(simulator, workers, dask), _shard(shard, num, out), failure_kinds(retry, out), progress)
     if out is None:
         return run.in_memory(plan, num)
-    return run.in_folder(plan, num, Path(out), as_count(num_checked, "num_checked", minimum=0))
+    return run.in_folder(plan, num, as_folder(out, "out"), as_count(num_checked, "num_checked", minimum=0))
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class Run:
 
     def in_folder(self, plan: Plan, num: int, folder: Path, num_checked: int) -> Simulations:
         """Run the records that a folder does not hold yet."""
-        with Ledger.create(folder, plan.metadata(num)) as ledger:
+        place = folder.absolute()  # the simulator may change the current folder
+        with Ledger.create(place, plan.metadata(num)) as ledger:
             plan = plan.as_begun(ledger.metadata()) if ledger.counts() else plan
             metadata = plan.metadata(num)
             recheck = go_on(ledger, plan, metadata, len(self.indices), num_checked)
@@ -120,14 +122,17 @@ class Run:
                 progress=self.progress,
             )
             ledger.set_metadata(reads=metadata["reads"], **({"unchecked": []} if num_checked else {}))
-        store = CampaignStore.open(folder, first=num)
+        store = replace(CampaignStore.open(place, first=num), folder=folder)
         return Simulations(store, plan.proposal, plan.latent, plan.origin(len(store)))
 
 
 def failure_kinds(retry: str | Sequence[str], out: Any) -> tuple[str, ...]:
     """Check which kinds of failures are to be run again."""
     known = [kind for kind in STATUSES if kind != OK]
-    kinds = (retry,) if isinstance(retry, str) else tuple(retry)
+    try:
+        kinds = (retry,) if isinstance(retry, str) else tuple(retry or ())
+    except TypeError:
+        kinds = (retry,)
     if kinds and out is None:
         raise ArgumentError("retry: expected out as well, the folder with the records that failed.")
     for kind in kinds:
@@ -176,7 +181,7 @@ def open_campaign(
     >>> fs.open_campaign(folder).x.shape
     (30, 2)
     """
-    store = CampaignStore.open(Path(path), first=None if first is None else as_count(first, "first"))
+    store = CampaignStore.open(as_folder(path), first=None if first is None else as_count(first, "first"))
     if not len(store):
         raise CampaignError(f"path: the campaign in {path} has no records yet.")
     plan = store.metadata["plan"]

@@ -20,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,13 @@ def _read_output(path: Path, said: str) -> Outcome:
         return failure(BAD_OUTPUT, f"wrote a file that is no .npy array of numbers ({error}). {said}")
     if not isinstance(value, np.ndarray):
         return failure(BAD_OUTPUT, f"wrote an archive instead of one .npy array. {said}")
+    surplus = path.stat().st_size - int(getattr(value, "offset", 0)) - value.nbytes
+    if isinstance(value, np.memmap) and surplus:
+        return failure(
+            BAD_OUTPUT,
+            f"wrote {surplus:,} bytes more than one array to {{output}}. Save all data as one array, into a new file. "
+            f"{said}",
+        )
     return outcome_of(value, "The program")
 
 
@@ -194,15 +202,22 @@ def _limit_memory(process: int, num_bytes: int | None) -> None:
 
 def checked_words(arguments: Any) -> list[str]:
     """Return a list of arguments as text, with placeholders for input and output among them."""
-    if isinstance(arguments, str) or not all(isinstance(a, (str, os.PathLike)) for a in arguments) or not arguments:
+    given = [] if isinstance(arguments, str) or not isinstance(arguments, Iterable) else list(arguments)
+    if not given or not all(map(_is_word, given)):
         raise ArgumentError(
             f"arguments: expected a list of words such as ['./sim', '{{input}}', '{{output}}'], got {arguments!r}."
         )
-    words = [str(a) for a in arguments]
+    words = [os.fspath(a) for a in given]
     missing = [text for text in PLACEHOLDERS[:2] if not any(text in word for word in words)]
     if missing:
         raise ArgumentError(f"arguments: expected {' and '.join(missing)} among them, got {words}.")
     return words
+
+
+def _is_word(value: Any) -> bool:
+    """Say whether a value is text that a program can be started with and a file can hold."""
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    return isinstance(text, str) and not any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def program_path(word: str) -> str:

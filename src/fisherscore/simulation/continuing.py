@@ -1,14 +1,17 @@
 """What is looked at before a campaign is gone on with: its plan, what its simulator reads, and a few of its records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import CampaignError
+from .execution.dispatch import engine_for
+from .execution.engine import Job
 from .execution.ledger import Ledger
-from .execution.rerun import Recheck, choose
-from .execution.run import OK
+from .execution.rerun import OtherDataError, Recheck, choose, refusal, repeats, run_again
+from .execution.run import OK, Purpose, Stream
 from .jax_simulator import JaxSimulator
 from .plan import Plan, refuse_other_plan
 from .reads import Reads, changed_reads
@@ -61,6 +64,45 @@ def recheck_of(
     if isinstance(simulator, JaxSimulator):
         chosen = np.union1d(chosen, choose(ledger.indices(OK), simulator.batch_size))[: simulator.batch_size]
     return Recheck(ledger.read(chosen), exact=not isinstance(simulator, JaxSimulator), changed=changed)
+
+
+def compare_with_stored(
+    simulator: Simulator,
+    metadata: dict[str, Any],
+    folders: Sequence[Path],
+    chosen: np.ndarray,
+    argument: str = "parts",
+) -> None:
+    """Run stored records of one campaign, or of its parts, again; they must come out as they are stored."""
+    plan = metadata["plan"]
+    known = simulator.with_names(plan["proposal"]["names"]) if _at_parameters(plan) else simulator
+    identity = known.identity | ({"code": known.code} if known.code else {})
+    refuse_other_plan(metadata, {**metadata, "plan": {**plan, "simulator": identity}}, folders[0])
+    engine, stream = engine_for(known), Stream(plan["seed"], Purpose.TRAINING, short_keys="drawing" not in plan)
+    for folder in folders:
+        with Ledger.open(folder) as ledger:
+            constants, state = compared_reads(metadata.get("reads"), known.reads)
+            there = np.intersect1d(chosen, ledger.indices(OK))
+            recheck = recheck_of(ledger, known, there, (*constants, *state))
+        if recheck is None:
+            continue
+        try:
+            run_again(recheck, Job(known, recheck.stored.indices, recheck.inputs, stream), engine)
+        except OtherDataError as found:
+            repeatable = repeats(recheck, found, known, stream, engine)
+            raise refusal(recheck, found, f"{argument}: {folder}", repeatable) from None
+
+
+def see_same_simulator(simulator: Simulator, folder: Path, num: int) -> None:
+    """See that a simulator still gives what a campaign holds, before other simulations of it go with the campaign."""
+    if num:
+        with Ledger.open(folder) as ledger:
+            metadata, chosen = ledger.metadata(), choose(ledger.indices(OK), num)
+        compare_with_stored(simulator, metadata, [folder], chosen, "out")
+
+
+def _at_parameters(plan: dict[str, Any]) -> bool:
+    return plan["latent"] is None or bool(plan.get("additive_noise"))
 
 
 def first_record(ledger: Ledger) -> Callable[[], Recheck | None] | None:

@@ -69,7 +69,7 @@ def export_simulations(sims: Simulations, path: str | Path) -> None:
     try:
         with whole_file(target) as partial:
             write(partial, arrays, written(signed(about)))
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # h5py raises either
         raise ArgumentError(f"path: {target} cannot be written: {error}. Make room, or choose another place.") from None
 
 
@@ -93,7 +93,7 @@ def _refuse_place(target: Path) -> None:
         raise ArgumentError(f"path: {target} {what}. Choose another name, or make the folder.")
     if target.suffix != ".npz":
         h5py_module()  # says how to install it before anything is done
-    if target.is_symlink() or (target.exists() and not _is_export(target)):
+    if target.is_symlink() or (target.exists() and not (target.is_file() and _is_export(target))):
         raise ArgumentError(
             f"path: {target} exists and is no file that fisherscore exported, or is damaged; it is left alone. Choose "
             "another name, or move it away."

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._support.arguments import as_count
+from .._support.arguments import as_count, brief_text
 from .._support.keys import key_of, short_key_of
 from .._support.precision import double_precision, single_precision
-from ..errors import ArgumentError, FisherScoreWarning
+from ..errors import ArgumentError, FisherScoreError, FisherScoreWarning, SimulationError
 from .execution.run import NONFINITE, OK, Stream
 from .identity import source_digest
 from .reads import Reads, read_by_function
@@ -109,11 +109,32 @@ def _compiled_once(function: Callable[..., Any]) -> tuple[Callable[..., Any], Ca
         key = jax.random.fold_in(seed_key, purpose)
 
         def one(index: Any, theta: Any) -> Any:
-            return jnp.atleast_1d(function(jax.random.fold_in(key, index), theta))
+            return _data_of(function, jax.random.fold_in(key, index), theta)
 
         return jax.vmap(one, in_axes=(0, axis))(indices, parameters)
 
     return jax.jit(functools.partial(records, 0)), jax.jit(functools.partial(records, None))
+
+
+def _data_of(function: Callable[..., Any], key: Any, theta: Any) -> Any:
+    """Call a function while JAX traces it; what it returns must be an array of real numbers."""
+    try:
+        x = jnp.atleast_1d(function(key, theta))
+    except Exception as error:
+        if isinstance(error, MemoryError | FisherScoreError):
+            raise
+        raise SimulationError(
+            f"The simulator {name_of(function)!r} cannot be traced by JAX: {type(error).__name__}: "
+            f"{brief_text(error)}. It is called with a key and theta, and must return one array; functions of NumPy go "
+            "to from_python."
+        ) from error
+    real = any(jnp.issubdtype(x.dtype, kind) for kind in (jnp.bool_, jnp.integer, jnp.floating))
+    if not real or not x.size:
+        raise SimulationError(
+            f"The simulator {name_of(function)!r} must return an array of real numbers, got {x.dtype} of shape "
+            f"{x.shape}. Of complex numbers return real and imaginary parts side by side."
+        )
+    return x
 
 
 def from_jax(

@@ -1,21 +1,20 @@
 """Join the shards of a campaign into one folder, and see that one simulator made them all."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._support.arguments import as_count
+from .._support.arguments import as_count, brief
+from .._support.folder import as_folder
 from ..errors import ArgumentError, CampaignError
 from .campaign import open_campaign
-from .continuing import NUM_CHECKED, compared_reads, recheck_of
-from .execution.dispatch import engine_for
-from .execution.engine import Job
+from .continuing import NUM_CHECKED, compare_with_stored, compared_reads
 from .execution.ledger import Ledger
 from .execution.recording import RECORDS_A_BATCH
-from .execution.rerun import OtherDataError, choose, refusal, repeats, run_again
-from .execution.run import LOST, OK, Purpose, Stream
+from .execution.rerun import choose
+from .execution.run import LOST, OK
 from .latent import Latent
 from .plan import plan_differences, refuse_other_plan
 from .proposal import Proposal
@@ -54,17 +53,18 @@ def merge_campaigns(
     >>> len(fs.merge_campaigns(f"{folder}/all", [f"{folder}/1", f"{folder}/2"], simulator=problem.simulator))
     20
     """
-    if not parts:
-        raise ArgumentError("parts: expected the folders of at least one campaign, got none.")
+    if isinstance(parts, str | Path) or not isinstance(parts, Iterable) or not (parts := list(parts)):
+        raise ArgumentError(f"parts: expected a list with the folders of at least one campaign, got {brief(parts)}.")
     num = as_count(num_checked, "num_checked", minimum=0)
-    folders = [Path(part) for part in parts]
+    folders = [as_folder(part, "parts") for part in parts]
+    target_folder = as_folder(out, "out")
     metadata = _common_metadata(folders, simulator, num)
     chosen = _chosen(folders, num)
     if simulator is not None and len(chosen):
-        _run_again(simulator, metadata, folders, chosen)
-    with Ledger.create(Path(out), metadata) as target:
+        compare_with_stored(simulator, metadata, folders, chosen)
+    with Ledger.create(target_folder, metadata) as target:
         if target.counts():
-            refuse_other_plan(target.metadata(), metadata, Path(out))
+            refuse_other_plan(target.metadata(), metadata, target_folder)
         else:
             target.set_metadata(**metadata)
         for folder in folders:
@@ -106,29 +106,6 @@ def _chosen(parts: list[Path], num: int) -> np.ndarray:
         with Ledger.open(part) as ledger:
             chosen.append(choose(ledger.indices(OK), num))
     return np.unique(np.concatenate(chosen))
-
-
-def _run_again(simulator: Simulator, metadata: dict[str, Any], parts: list[Path], chosen: np.ndarray) -> None:
-    """Run records of all parts again; they must come out as they are stored."""
-    plan = metadata["plan"]
-    known = simulator.with_names(plan["proposal"]["names"]) if _at_parameters(plan) else simulator
-    identity = known.identity | ({"code": known.code} if known.code else {})
-    refuse_other_plan(metadata, {**metadata, "plan": {**plan, "simulator": identity}}, parts[0])
-    engine, stream = engine_for(known), Stream(plan["seed"], Purpose.TRAINING, short_keys="drawing" not in plan)
-    for part in parts:
-        with Ledger.open(part) as ledger:
-            recheck = recheck_of(ledger, known, np.intersect1d(chosen, ledger.indices(OK)))
-        if recheck is None:
-            continue
-        try:
-            run_again(recheck, Job(known, recheck.stored.indices, recheck.inputs, stream), engine)
-        except OtherDataError as found:
-            repeatable = repeats(recheck, found, known, stream, engine)
-            raise refusal(recheck, found, f"parts: {part}", repeatable) from None
-
-
-def _at_parameters(plan: dict[str, Any]) -> bool:
-    return plan["latent"] is None or bool(plan.get("additive_noise"))
 
 
 def _copy_records(target: Ledger, source: Ledger, part: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._support.arguments import as_count, as_seed
+from .._support.progress import working
 from .._support.text import duration, html_table
 from ..errors import ArgumentError, SimulationError
 from .execution.dispatch import engine_for
@@ -123,9 +124,10 @@ def check_simulator(
     wanted = None if num_simulations is None else as_count(num_simulations, "num_simulations")
     runner = _Runner(simulator.with_names(proposal.names), Stream(as_seed(seed), Purpose.PREFLIGHT))
     theta = proposal.sample(num, seed=seed)
-    first = runner.run(np.arange(num), theta)
-    again = runner.run(np.arange(1), theta[:1])[0]
-    other = runner.run(np.array([num]), theta[:1])[0]
+    with working(f"try {simulator.name}"):
+        first = runner.run(np.arange(num), theta)
+        again = runner.run(np.arange(1), theta[:1])[0]
+        other = runner.run(np.array([num]), theta[:1])[0]
     outcomes = [*first, again, other]
     names, counts = np.unique([o.status for o in outcomes], return_counts=True)
     shapes = {o.x.shape for o in outcomes if o.x is not None}

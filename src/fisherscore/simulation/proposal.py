@@ -6,7 +6,7 @@ A proposal says at which parameters simulations are run. It is not a prior: the 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -366,6 +366,8 @@ def _pairs(given: Any, argument: str, more: Mapping[str, Any] | None = None) -> 
 
 def _two(name: str, value: Any, meaning: str, *, ordered: bool) -> tuple[float, float]:
     try:
+        if isinstance(value, str | bytes | Mapping | Set):  # which have an order of their own, or none
+            raise TypeError
         first, second = (float(v) for v in value)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name}: expected two numbers {meaning}, got {brief(value)}.") from None

@@ -88,6 +88,11 @@ def region_of(draws: np.ndarray, limits: Limits, wider: float = WIDER) -> tuple[
     return region, Parts(boxes, tuple((shares / shares.sum()).tolist()))
 
 
+def clumps_of(draws: np.ndarray, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
+    """Part draws (n, p) in clumps: one for each mode, and for each piece of what is curved."""
+    return _parted(draws, Limits(low, high), WIDER)
+
+
 def _box(draws: np.ndarray, limits: Limits, wider: float) -> Axes:
     """Find a box in axes of the draws' own, or an upright one where too little of that would lie within the limits."""
     box = _sheared_box(draws, limits, wider)

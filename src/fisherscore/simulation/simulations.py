@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._support.arguments import as_count, as_finite, as_seed
+from .._support.arguments import as_count, as_finite, as_seed, in_order
 from .._support.precision import double_precision, single_precision
 from .._support.text import html_table
 from ..errors import ArgumentError
@@ -309,7 +309,7 @@ def from_table(theta: Any, x: Any, proposal: Proposal) -> Simulations:
     failed. Rows outside the region are kept, and help at its edge.
 
     Args:
-        theta: Parameters, shape (n, p), in the order of the proposal's names.
+        theta: Parameters, shape (n, p), in the order of the proposal's names; or a table with columns of these names.
         x: The data simulated at each of them, shape (n, ...).
         proposal: Names and training region; its density is not used.
 
@@ -325,7 +325,7 @@ def from_table(theta: Any, x: Any, proposal: Proposal) -> Simulations:
     """
     if not isinstance(proposal, Proposal):
         raise ArgumentError(f"proposal: expected a proposal, got {proposal!r}. Make one with fisherscore.uniform.")
-    theta, x = as_finite(theta, "theta"), as_finite(x, "x")
+    theta, x = as_finite(in_order(theta, proposal.names, "theta"), "theta"), as_finite(x, "x")
     if theta.ndim != 2 or theta.shape[1] != proposal.num_parameters or not len(theta):
         raise ArgumentError(
             f"theta: expected shape (n, {proposal.num_parameters}), one column a parameter of the proposal "

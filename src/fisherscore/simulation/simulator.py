@@ -6,14 +6,14 @@ run in batches on the device.
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._support.arguments import as_finite, as_seed
+from .._support.arguments import as_finite, as_names, as_seed
 from ..errors import ArgumentError, SimulationError
 from .command import Program, checked_words, existing_path, program_path
 from .execution.run import OK, Outcome, Purpose, PythonFunction, RunOnce, Stream, check_same_shape
@@ -178,7 +178,14 @@ class OneByOneSimulator(Simulator):
 
     def with_names(self, names: Sequence[str]) -> Simulator:
         """Let a program see the names of its parameters."""
-        if not isinstance(self.run_once, Program) or self.run_once.names is not None:
+        if not isinstance(self.run_once, Program):
+            return self
+        if (own := self.run_once.names) is not None:
+            if len(own) != len(names) or (own != tuple(names) and set(own) == set(names)):
+                raise ArgumentError(
+                    f"names: expected names of the parameters {', '.join(names)}, in this order, got {', '.join(own)}. "
+                    "Leave names out where the program knows them by the names of the proposal."
+                )
             return self
         return OneByOneSimulator(replace(self.run_once, names=tuple(names)), self.name, self._identity)
 
@@ -264,12 +271,11 @@ def from_command(
     words = checked_words(arguments)
     if input_format not in ("json", "npy"):
         raise ArgumentError(f'input_format: expected "json" or "npy", got {input_format!r}.')
-    limit = None if memory is None else int(float(memory) * 2**30)
-    if limit is not None and limit <= 0:
-        raise ArgumentError(f"memory: expected gigabytes above 0, got {memory!r}.")
+    limit = _bytes(memory)
+    called = None if names is None else as_names(names, len(names) if isinstance(names, Sized) else 1)
     program = Program(
         arguments=(program_path(words[0]), *map(existing_path, words[1:])),
-        names=None if names is None else tuple(names),
+        names=called,
         input_format=input_format,
         timeout=_seconds(timeout),
         memory=limit,
@@ -280,7 +286,7 @@ def from_command(
         "name": chosen,
         "arguments": words,
         "input_format": input_format,
-        "names": None if names is None else list(names),
+        "names": None if called is None else list(called),
     }
     return OneByOneSimulator(program, chosen, identity)
 
@@ -295,6 +301,13 @@ def checked_function(function: Any) -> Callable[..., Any]:
     if not callable(function):
         raise ArgumentError(f"function: expected something that can be called, got {function!r}.")
     return function
+
+
+def _bytes(memory: Any) -> int | None:
+    is_number = isinstance(memory, (int, float)) and not isinstance(memory, bool)
+    if memory is not None and not (is_number and 1 <= memory * 2**30 < float("inf")):
+        raise ArgumentError(f"memory: expected gigabytes above 0, got {memory!r}.")
+    return None if memory is None else int(memory * 2**30)
 
 
 def _seconds(timeout: Any) -> float | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .._support.folder import as_folder
 from .._support.text import duration, html_table
 from .execution.ledger import Ledger
 from .execution.lock import is_running
@@ -103,7 +104,7 @@ def campaign_status(path: str | Path) -> CampaignStatus:
     >>> fs.campaign_status(folder).counts
     {'ok': 30}
     """
-    folder = Path(path)
+    folder = as_folder(path)
     with Ledger.open(folder) as ledger:
         counts = {status: num for status in STATUSES if (num := ledger.counts().get(status))}
         metadata, runs, message = ledger.metadata(), ledger.runs(), ledger.first_message()

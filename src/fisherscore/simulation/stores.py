@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, CampaignError
 from .execution.ledger import Ledger
 from .execution.run import OK
 from .records import Records
@@ -111,13 +111,28 @@ class CampaignStore:
     folder: Path
     indices: np.ndarray
     metadata: dict[str, Any]
+    place: Path  # the folder's absolute path, which stays right when the current folder changes
+    mark: str  # by which it is seen that the folder still holds what it held
+
+    def _ledger(self) -> Ledger:
+        """Open the ledger again, which must still be that of the same campaign."""
+        ledger = Ledger.open(self.place)
+        if ledger.mark(self.indices) != self.mark:
+            ledger.close()
+            raise CampaignError(
+                f"path: {self.place} holds other records than when it was opened: it was replaced, or failed records "
+                "were run again. Open it anew with fisherscore.open_campaign."
+            )
+        return ledger
 
     @classmethod
     def open(cls, folder: Path, *, first: int | None = None) -> "CampaignStore":
         """Open a folder; with ``first``, only the records with a number below it."""
-        with Ledger.open(folder) as ledger:
+        place = folder.absolute()
+        with Ledger.open(place) as ledger:
             indices, metadata = ledger.indices(), ledger.metadata()
-        return cls(folder, indices if first is None else indices[indices < first], metadata)
+            chosen = indices if first is None else indices[indices < first]
+            return cls(folder, chosen, metadata, place, ledger.mark(chosen))
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -125,7 +140,7 @@ class CampaignStore:
     @functools.cached_property
     def records(self) -> Records:
         """All rows, in memory; read at first use."""
-        with Ledger.open(self.folder) as ledger:
+        with self._ledger() as ledger:
             whole = len(self.indices) == sum(ledger.counts().values())
             records = ledger.read(None if whole else self.indices)
         _freeze(records)
@@ -144,7 +159,7 @@ class CampaignStore:
 
     @functools.cached_property
     def _successes(self) -> np.ndarray:
-        with Ledger.open(self.folder) as ledger:
+        with self._ledger() as ledger:
             return np.flatnonzero(np.isin(self.indices, ledger.indices(OK), assume_unique=True))
 
     def successes(self) -> np.ndarray:
@@ -153,7 +168,7 @@ class CampaignStore:
 
     def failures(self) -> tuple[dict[str, int], str]:
         """Count failures by kind, and give the message of the first, reading no data of successes."""
-        with Ledger.open(self.folder) as ledger:
+        with self._ledger() as ledger:
             kinds = [kind for kind in ledger.counts() if kind != OK]
             numbers = {kind: np.intersect1d(ledger.indices(kind), self.indices) for kind in kinds}
             failed = np.concatenate([np.zeros(0, np.int64), *numbers.values()])
@@ -165,7 +180,7 @@ class CampaignStore:
 
         Failures are checked here, since nobody reads them again; successes are whenever their data are read.
         """
-        with Ledger.open(self.folder) as ledger:
+        with self._ledger() as ledger:
             failed = np.setdiff1d(self.indices, ledger.indices(OK), assume_unique=True)
             for begin in range(0, len(failed), _CHECKED_AT_ONCE):
                 ledger.read(failed[begin : begin + _CHECKED_AT_ONCE])
@@ -173,7 +188,7 @@ class CampaignStore:
 
     def read(self, rows: np.ndarray) -> Records:
         """Return the rows at the given positions, read in the order given."""
-        with Ledger.open(self.folder) as ledger:
+        with self._ledger() as ledger:
             return ledger.read(self.indices[rows])
 
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..._support import fields as read
 from ..._support.documents import agrees, parse, signed, written
+from ..._support.precision import single_precision
 from ..._support.whole_file import write_whole
 from ...errors import ArgumentError, CampaignError
 from ...score.fitted import FittedScore
@@ -127,6 +130,9 @@ def _mark_of(prior: Any, proposal: Proposal) -> str:
     law = prior_of(Parameters(proposal.names, proposal.low, proposal.high), prior)
     rng = np.random.default_rng(0)
     points = rng.uniform(proposal.low, proposal.high, (_NUM_POINTS, proposal.num_parameters)).astype(np.float32)
-    values = [float(law.log_base_at(point) + law.log_rest_at(point)) for point in points]
-    text = ",".join(f"{value:.{_DIGITS}g}" for value in values)
+    with single_precision():
+        values = np.asarray(
+            jax.vmap(lambda theta: law.log_base_at(theta) + law.log_rest_at(theta))(jnp.asarray(points))
+        )
+    text = ",".join(f"{value:.{_DIGITS}g}" for value in values.tolist())
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -11,9 +11,10 @@ from ...fitting.fit import fit
 from ...fitting.recipes import AutoRecipe
 from ...score.fitted import FittedScore
 from ...simulation.proposal import Proposal
-from ...simulation.regions import WIDER
+from ...simulation.regions import WIDER, clumps_of
 from ...simulation.simulations import Simulations
 from ..posterior import Posterior
+from ..posterior_checks import covariance_within_modes
 from ..sampling import sample
 from .pilot import pilot_draws
 
@@ -27,6 +28,8 @@ _SETTLED = 0.75
 _EXACT, _EXACT_ALONG = 0.0025, 0.01
 # What a pilot finds is made wider still.
 _WIDER_BY_PILOT = 1 / 3
+# Draws are moved by no more than so many σ for the error of a fit.
+_FARTHEST = 2.0
 _NUM_DRAWS, _NUM_CHAINS = 1_000, 4
 _NUM_TRIED = 20_000
 
@@ -103,21 +106,22 @@ def find(sims: Simulations, x_obs: Any, prior: Any, seed: int) -> Finding:
     return Finding(drawn[int(np.argmin(volumes))], "pilot", error)
 
 
-def shift_of(posterior: Posterior, model: FittedScore) -> np.ndarray:
-    """Return the covariance (p, p) of how far the model's own error may move a posterior: C E C."""
-    known = model.own_error
-    covariance = np.cov(posterior.samples.T).reshape(len(model.names), -1)
-    if known is None:
-        return np.zeros_like(covariance)
-    return covariance @ known.covariance @ covariance
-
-
 def _spread_by_error(posterior: Posterior, model: FittedScore, seed: int) -> np.ndarray:
-    """Return draws of the posterior, moved at random by as much as the model's own error may move it."""
-    rng = np.random.default_rng([seed, 1])
-    values, vectors = np.linalg.eigh(shift_of(posterior, model))
-    noise = rng.standard_normal(posterior.samples.shape) * np.sqrt(np.maximum(values, 0.0))
-    return posterior.samples + noise @ vectors.T
+    """Return draws of the posterior, moved at random by as much as the model's own error may move them in their mode.
+
+    An error e of the score moves a mode with covariance C by C e.
+    """
+    known = model.own_error
+    if known is None:
+        return posterior.samples
+    rng, moved = np.random.default_rng([seed, 1]), []
+    for clump in clumps_of(posterior.samples, model.low, model.high):
+        covariance = np.cov(clump.T).reshape(clump.shape[1], -1)
+        root = np.linalg.cholesky(covariance + np.diag(1e-9 * np.diagonal(covariance) + 1e-300))
+        errors, vectors = np.linalg.eigh(root.T @ known.covariance @ root)
+        shift = np.sqrt(np.clip(errors, 0.0, _FARTHEST**2)) * rng.standard_normal(clump.shape)
+        moved.append(clump + shift @ (root @ vectors).T)
+    return np.concatenate(moved)
 
 
 def next_region(found: Finding, limits: Proposal) -> Proposal:
@@ -148,7 +152,7 @@ def is_exact(posterior: Posterior, model: FittedScore) -> bool:
     """Say whether the model's own error moves a posterior by so little that another round would not change it."""
     if model.own_error is None:
         return False
-    covariance = np.cov(posterior.samples.T).reshape(len(model.names), -1)
+    covariance = covariance_within_modes(posterior.samples, model.low, model.high)
     root = np.linalg.cholesky(covariance + np.diag(1e-12 * np.diagonal(covariance)))
     errors = np.linalg.eigvalsh(root.T @ model.own_error.covariance @ root)
     return bool(errors.mean() < _EXACT and errors[-1] < _EXACT_ALONG)

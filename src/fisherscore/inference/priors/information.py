@@ -51,8 +51,6 @@ def _of_law(names: tuple[str, ...], law: Any, parameters: Parameters) -> np.ndar
         return np.linalg.inv(law.covariance)
     if isinstance(law, DensityPrior):
         return _of_draws(law, names, parameters)
-    draws = np.asarray(law.sample(key_of(0), (_NUM_DRAWS,)), np.float64).reshape(_NUM_DRAWS, -1)
-    covariance = np.cov(draws, rowvar=False).reshape(len(names), -1)
     if len(names) == 1:
         variance = np.asarray(_variance(law), np.float64)
         if not np.isfinite(variance):
@@ -60,8 +58,9 @@ def _of_law(names: tuple[str, ...], law: Any, parameters: Parameters) -> np.ndar
                 f"prior: the {type(law).__name__} law of {names[0]!r} has no finite variance, so it is worth no "
                 "Gaussian information. Give a standard deviation instead."
             )
-        covariance = variance.reshape(1, 1)
-    return np.linalg.inv(covariance)
+        return 1 / variance.reshape(1, 1)
+    draws = np.asarray(law.sample(key_of(0), (_NUM_DRAWS,)), np.float64).reshape(_NUM_DRAWS, -1)
+    return np.linalg.inv(np.cov(draws, rowvar=False))
 
 
 def _variance(law: Any) -> Any:

@@ -1,5 +1,6 @@
 """Where simulations are run: the engine that ``workers`` and ``dask`` ask for, and blocks of data run on it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,17 @@ def engine_for(simulator: Simulator, workers: Any = None, dask: Any = None) -> E
     return Workers(1) if simulator.needs_worker else Here()
 
 
-def draw_block(simulator: Simulator, rows: np.ndarray, stream: Stream, engine: Engine) -> Block:
-    """Run the simulator once per row on an engine, failures included."""
+def draw_block(
+    simulator: Simulator,
+    rows: np.ndarray,
+    stream: Stream,
+    engine: Engine,
+    advance: Callable[[int], object] = lambda num: None,
+) -> Block:
+    """Run the simulator once per row on an engine, failures included; ``advance`` hears how many are done."""
     indices = np.arange(len(rows))
     outcomes: dict[int, Outcome] = {}
     for results in engine.run(Job(simulator, indices, rows, stream)):
         outcomes |= dict(results)
+        advance(len(results))
     return block_of([outcomes[int(i)] for i in indices], indices, simulator.name)

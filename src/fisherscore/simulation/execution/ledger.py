@@ -28,7 +28,7 @@ from .ledger_checks import (
     facts_of,
     status_of,
 )
-from .lock import identity_of, locked
+from .lock import identity_of, is_there, locked, make_folder, refuse_link
 from .run import STATUSES
 
 FILE = "campaign.sqlite"
@@ -55,13 +55,15 @@ _LAYOUT = (
     "SELECT id, started, latest, num_records FROM sittings LIMIT 0",
 )
 _HEADER = struct.Struct("<qq")
+# Records whose checksums stand for those of a whole campaign.
+_MARKED = 10
 
 
 class Ledger:
     """A campaign's folder, opened for reading or, by one process at a time, for writing."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Any):
-        self.folder = folder
+        self.folder = folder.absolute()  # a simulator may change the current folder
         self._connection = connection
         self._lock = lock
         self._run_id: int | None = None
@@ -71,16 +73,9 @@ class Ledger:
     @classmethod
     def create(cls, folder: Path, metadata: dict[str, Any]) -> "Ledger":
         """Open a folder for writing; make the ledger if there is none yet."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise CampaignError(f"out: {folder} is a file, or lies in one. Choose another folder.") from None
+        make_folder(folder)
         path = folder / FILE
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise CampaignError(
-                f"out: {path} is a link, or no plain file. A campaign's folder may be a link, the file in it may not: "
-                "move the file itself here, or choose another folder."
-            )
+        refuse_link(path)
         lock = locked(folder)
         try:
             if not path.exists():
@@ -118,7 +113,7 @@ class Ledger:
     def open(cls, folder: Path) -> "Ledger":
         """Open a folder for reading."""
         path = folder / FILE
-        if path.is_symlink() or not path.is_file():
+        if not is_there(path):
             raise CampaignError(f"path: expected a campaign's folder with the file {FILE}; {folder} has none.")
         ledger = cls(folder, _connect(path, read_only=True), None)
         ledger._refuse_other_schema()
@@ -192,6 +187,16 @@ class Ledger:
                 f"{self.folder / FILE} was removed, moved or replaced while a campaign was being simulated into it, so "
                 "the simulation was stopped. Put it back, if there is a copy, and run the same call again."
             )
+
+    def mark(self, numbers: np.ndarray) -> str:
+        """Return a digest of the checksums of some of these records, by which campaigns are told apart."""
+        chosen = np.unique(np.linspace(0, len(numbers) - 1, _MARKED).round().astype(np.int64)) if len(numbers) else []
+        digest = hashlib.blake2b(digest_size=8)
+        with explained_errors(self.folder / FILE):
+            for index in (int(numbers[position]) for position in chosen):
+                row = self._connection.execute("SELECT checksum FROM records WHERE id = ?", (index,)).fetchone()
+                digest.update(row[0] if row and isinstance(row[0], bytes) else b"-")
+        return digest.hexdigest()
 
     def earlier(self) -> list[tuple[int, str, str]]:
         """Return what became of records before they were run again: number, status and message, oldest first."""

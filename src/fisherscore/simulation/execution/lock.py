@@ -32,6 +32,44 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it is there, or say why it cannot be one."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise CampaignError(f"out: {folder} is a file, or lies in one. Choose another folder.") from None
+    except (OSError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or "its path is too deep"
+        raise CampaignError(f"out: {_brief(folder)} can be no folder ({why}). Choose another.") from None
+
+
+def is_there(path: Path) -> bool:
+    """Say whether a plain file is there, which is no link."""
+    try:
+        return not path.is_symlink() and path.is_file()
+    except OSError as error:
+        raise CampaignError(f"path: {_brief(path)} cannot be read ({error.strerror}).") from None
+
+
+def _brief(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse to write to a file through a link, or to one that has another name as well."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise CampaignError(
+            f"out: {path} is a link, or no plain file. A campaign's folder may be a link, the file in it may not: "
+            "move the file itself here, or choose another folder."
+        )
+    if path.exists() and path.stat().st_nlink > 1:
+        raise CampaignError(
+            f"out: {path} has more than one name (hard links, such as cp -al or a backup makes them), so that writing "
+            "to it would change the others too. Put a copy in its place (cp without -l), or choose another folder."
+        )
+
+
 def is_running(folder: Path) -> bool:
     """Say whether some process is writing to a campaign."""
     try:

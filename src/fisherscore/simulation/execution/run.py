@@ -137,15 +137,20 @@ def is_of_the_machine(error: BaseException) -> bool:
     What failed for such a reason is run again, with the same random numbers; a failure of the simulator is kept.
     """
     seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        current = waiting.pop()
+        if current is None or id(current) in seen:
+            continue
         seen.add(id(current))
         if isinstance(current, MemoryError) or (isinstance(current, OSError) and current.errno in _MACHINE_ERRORS):
             return True
         jax_error = type(current).__name__ in ("XlaRuntimeError", "JaxRuntimeError")
         if jax_error and "RESOURCE_EXHAUSTED" in text_of(current):  # no memory on the device
             return True
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        waiting.append(current.__cause__ or (None if current.__suppress_context__ else current.__context__))
+        if isinstance(current, BaseExceptionGroup):
+            waiting.extend(current.exceptions)
     return False
 
 
@@ -169,7 +174,9 @@ def outcome_of(value: Any, who: str) -> Outcome:
     """Judge what a simulator returned: an array of finite real numbers is data, all else a failure."""
     try:
         array = np.asarray(with_nan_for_masked(value))
-    except Exception as error:  # noqa: BLE001  arrays of other libraries raise what they like
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  arrays of other libraries raise what they like
         status = LOST if is_of_the_machine(error) else BAD_OUTPUT
         return failure(status, f"{who} must return an array of real numbers: {text_of(error)}")
     if array.dtype.kind in "Mm" and np.isnat(array).any():

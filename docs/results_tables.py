@@ -1,0 +1,131 @@
+"""Tables of one benchmark each: what ``results.py`` writes of the document that the benchmark wrote."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+TITLES = {
+    "weak_lensing": "weak lensing",
+    "poisson_counts": "Poisson counts",
+    "student_t": "Student-t, scale moves with θ",
+    "two_signs": "two signs (two modes in θ)",
+    "gaussian_covariance": "Gaussian, covariance moves with θ",
+    "waiting_times": "waiting times (skewed)",
+    "ten_parameters": "ten parameters",
+    "linear_gaussian": "linear Gaussian",
+}
+
+Row = dict[str, Any]
+
+
+def number(value: float) -> str:
+    """Write a number with two significant digits, or in full above ten."""
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Write a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def compare_versions(document: Row) -> str:
+    """Compare the default fit with that of an older version, on the same fresh seeds."""
+    old, new = document["versions"]["old"], document["versions"]["new"]
+    rows = []
+    for row in document["rows"]:
+        numbers = [number(row[key]) for key in ("mean_old", "mean_new", "spread")]
+        worse = "yes" if row["worse_beyond_spread"] else "no"
+        rows.append((TITLES[row["problem"]], f"{row['num_simulations']:,}", *numbers, worse))
+    head = ("problem", "simulations", old, new, "spread of one seed", "worse by more than the spread")
+    seeds = ", ".join(map(str, document["seeds"]))
+    return f"{table(head, rows)}\n\nMeans over the seeds {seeds}, both versions in one run."
+
+
+def indecomposable(document: Row) -> str:
+    """Write what the paper's added noise does to the score that is learned."""
+    keys = ("to_extended", "variance", "to_original", "expected_to_original", "exact_distance")
+    lines = [(number(row["sigma"]), *(number(row[key]) for key in keys)) for row in document["rows"]]
+    head = (
+        "noise σ",
+        "learned to extended",
+        "variance of one fit",
+        "learned to original",
+        "expected",
+        "exact distance",
+    )
+    settings = f"{document['recipe']}, {document['num_simulations']:,} simulations, {document['num_fits']} fits each"
+    return f"Recipe: {settings}.\n\n{table(head, lines)}"
+
+
+def sampler(document: Row) -> str:
+    """Write effective samples a second of ours and of the paper's sampler."""
+    lines = []
+    for row in document["rows"]:
+        ratio = row.get("ratio_to_best_of_paper")
+        rate, c2st = number(row["effective_per_second"]), f"{row['c2st']:.3f}"
+        widths = ", ".join(f"{value:.2f}" for value in row["sd_over_exact"])
+        cells = (rate, f"{row['compile_seconds']:.1f}", c2st, widths, f"{ratio:.0f}" if ratio else "")
+        lines.append((row["sampler"], *cells))
+    head = ("sampler", "effective samples / s", "compilation (s)", "C2ST", "sd / exact", "times the paper's best")
+    return table(head, lines)
+
+
+def campaigns(document: Row) -> str:
+    """Write what campaigns cost."""
+    cost, large = document["overhead"], document["larger_than_memory"]
+    head = ("records", "written in (s)", "opened in (s)", "read, shuffled and checked (records / s)", "MB")
+    lines = []
+    for row in document["ledger"]:
+        seconds = (f"{row['write_seconds']:.1f}", f"{row['open_seconds']:.2f}")
+        lines.append((f"{row['records']:,}", *seconds, f"{row['read_a_second']:,.0f}", number(row["megabytes"])))
+    costs = [
+        ("overhead of two workers at 10 ms a run", f"{cost['overhead']:.1%}"),
+        ("time to start them", f"{cost['start_up']:.1f} s"),
+        ("data trained on", f"{large['data_megabytes']:,.0f} MB"),
+        ("limit on the memory of that process", f"{large['limit_megabytes']:.0f} MB"),
+        ("memory it used", f"{large['grown_by_megabytes']:.0f} MB"),
+        ("loading the data whole under the same limit", large["loading_it_whole"]),
+    ]
+    return table(("what", "figure"), costs) + "\n\n" + table(head, lines)
+
+
+def kills(document: Row) -> str:
+    """Write what killing coordinators and workers did to the data."""
+    lines = []
+    for who, row in document["rows"].items():
+        same = "yes" if row["identical"] else "NO"
+        lines.append((who, row["kills"], f"{row['records']:,}", same, f"{row['run_again']:,}", row["left_over"]))
+    head = ("killed", "times", "records", "data as undisturbed", "records run again", "processes left over")
+    return table(head, lines)
+
+
+def damage(document: Row) -> str:
+    """Write what became of folders and files that were damaged."""
+    head = ("damages", "refused", "loaded", "another answer", "foreign error", "hang or crash", "most seconds")
+    lines = [(kind, *(f"{row[key]:,}" for key in head)) for kind, row in document["rows"].items()]
+    return table(("damaged", *head), lines)
+
+
+def spectra(document: Row) -> str:
+    """Write the speed of the weak lensing spectra against jax-cosmo, and the memory of many simulations."""
+    times, off, run = document["times"], document["largest_relative_differences"], document["simulations"]
+    lines = [
+        ("one spectrum, jax-cosmo", f"{times['jax_cosmo_ms']:.0f} ms"),
+        ("one spectrum here, in batches", f"{times['own_ms']:.2f} ms"),
+        ("ratio", f"{times['ratio']:.0f}"),
+        ("largest relative difference of spectra", f"{off['spectra']:.0e}"),
+        ("derivatives here, off from differences by", f"{off['jacobian_true_to_differences']:.2%}"),
+        ("automatic derivatives of jax-cosmo, off by", f"{off['jacobian_automatic_to_differences']:.1%}"),
+        (f"{run['num_simulations']:,} simulations", f"{run['seconds']:.0f} s, peak memory {run['peak_mb']:.0f} MB"),
+    ]
+    return table(("what", "figure"), lines)
+
+
+def start_up(document: Row) -> str:
+    """Write how long imports take."""
+    lines = [(name, f"{seconds:.2f} s") for name, seconds in document["seconds"].items()]
+    ratios = [
+        (f"{name}, against JAX and Equinox", f"{ratio:.2f}")
+        for name, ratio in document["ratio_to_jax_and_equinox"].items()
+    ]
+    return table(("what", "figure"), lines + ratios)
