@@ -35,21 +35,24 @@ COLOURS = {"aimed": "C0", "single": "C1"}
 
 
 def jobs_of(options: argparse.Namespace, rows: list[dict[str, Any]]) -> list[Job]:
-    """List what is still to be done: controls, then what matters most, one observation of each task after another."""
+    """List what is still to be done, what matters most first, one observation of each task after another."""
     have = {tuple(row[k] for k in KEY) for row in rows}
+    stages = [
+        ("prior", 0),
+        *(("aimed", budget) for budget in options.budgets),
+        *(("single", b) for b in options.budgets),
+    ]
+    stages.insert(2, ("reference", 0))
     jobs: list[Job] = []
-    for method in [m for m in ("reference", "prior") if m in options.methods]:
-        for task in options.tasks:
-            left = [n for n in options.observations if (method, 0, task, n) not in have]
-            jobs += [Job(method, task, 0, tuple(left))] if left else []
-    for method in [m for m in ("aimed", "single") if m in options.methods]:
-        for budget in options.budgets:
-            left = [(n, t) for n in options.observations for t in options.tasks if (method, budget, t, n) not in have]
-            if method == "aimed":
-                jobs += [Job(method, task, budget, (number,)) for number, task in left]
-            else:  # one fit serves all observations
-                by_task = {t: tuple(n for n, other in left if other == t) for t in options.tasks}
-                jobs += [Job(method, task, budget, numbers) for task, numbers in by_task.items() if numbers]
+    for method, budget in stages:
+        if method not in options.methods:
+            continue
+        left = [(n, t) for n in options.observations for t in options.tasks if (method, budget, t, n) not in have]
+        if method == "aimed":
+            jobs += [Job(method, task, budget, (number,)) for number, task in left]
+        else:  # one fit serves all observations
+            by_task = {t: tuple(n for n, other in left if other == t) for t in options.tasks}
+            jobs += [Job(method, task, budget, numbers) for task, numbers in by_task.items() if numbers]
     return jobs
 
 

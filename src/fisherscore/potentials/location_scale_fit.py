@@ -63,12 +63,13 @@ class LocationScaleFit(NamedTuple):
 
 
 class _Setting(NamedTuple):
-    """What does not change during a fit."""
+    """What does not change during a fit, and the spectra of weighed rows, which change with the scale."""
 
     design: Any
     white: Any
     spectra: Spectra
     regression: Regression
+    weighed: Spectra | None = None
 
 
 def fit_location_scale(
@@ -146,7 +147,20 @@ def _moved_blocks(setting: _Setting, blocks: Blocks, num_components: int | None)
 def _one_round(setting: _Setting, blocks: Blocks, noise_steps: int | None) -> tuple[Blocks, Any, Blocks]:
     """Make a round in NumPy or on the device."""
     small = setting.white.size * blocks.noise.centres.shape[1] < _MANY_NUMBERS
+    setting = setting._replace(weighed=_weighed_spectra(setting, blocks))
     return _round(setting, blocks, noise_steps) if small else _device_round(setting, blocks, noise_steps)
+
+
+def _weighed_spectra(setting: _Setting, blocks: Blocks) -> Spectra:
+    """Diagonalise the Gram matrix of rows that weigh by what they say of a location, as a mean over all data.
+
+    Where the noise varies much over the region, loud rows say little: how smooth a location is, and which fit is nearly
+    the right one, is seen in this matrix and not in that of equal rows.
+    """
+    weights = _width(setting, blocks, np) ** -2
+    each = np.mean(weights / weights.mean(axis=0), axis=1)
+    gram = setting.design.T @ (each[:, None] * setting.design)
+    return Spectra.of_priors(gram, setting.spectra.priors)
 
 
 def _on_host(blocks: Blocks) -> Blocks:
@@ -188,9 +202,9 @@ def _with_location(setting: _Setting, blocks: Blocks, xp: Any) -> Blocks:
     width = _width(setting, blocks, xp)
     slopes = blocks.noise.slope(_residuals(setting, blocks, xp) / width, xp)
     weights = xp.maximum((slopes**2).mean(axis=0), _MIN_INFORMATION) / width**2
-    mean, spectra = weights.mean(axis=0), setting.spectra
+    mean, spectra = weights.mean(axis=0), setting.weighed
     pull = setting.design.T @ (slopes / width)
-    # As if all rows weighed the same: good enough to choose the smoothness.
+    # As if rows weighed the same for all data: good enough to choose the smoothness.
     chosen = shrink(spectra, pull + mean * (spectra.gram @ blocks.location), mean, xp=xp)
     decay = chosen.decay[0]  # that of all
     precision = 1.0 / (spectra.priors[decay][:, None] * chosen.sizes)

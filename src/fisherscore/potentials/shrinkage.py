@@ -49,7 +49,11 @@ class Spectra(NamedTuple):
     @classmethod
     def of(cls, gram: np.ndarray, basis: Basis) -> "Spectra":
         """Diagonalise a Gram matrix (terms, terms) for every decay."""
-        priors = np.stack([_prior(basis, decay) for decay in _DECAYS])
+        return cls.of_priors(gram, np.stack([_prior(basis, decay) for decay in _DECAYS]))
+
+    @classmethod
+    def of_priors(cls, gram: np.ndarray, priors: np.ndarray) -> "Spectra":
+        """Diagonalise a Gram matrix for the priors of every decay: with those of other rows, for rows with weights."""
         onto = gram[0, 1:] / gram[0, 0]
         rest = gram[1:, 1:] - np.outer(gram[1:, 0], onto)
         scales = np.sqrt(priors)
