@@ -19,8 +19,10 @@ from ..simulation.execution.run import LOST, OK
 from ..simulation.merging import merge_campaigns
 from ..simulation.plan import Plan, refuse_other_plan
 from ..simulation.preflight import check_simulator
+from ..simulation.proposal import Proposal
 from ..simulation.simulations import Simulations
 from ..simulation.status import campaign_status
+from .aimed import AimedCampaign
 from .workspace import TEST_SEED, Workspace, digest
 
 # Stop after the first 100 records if more than 4 % of them fail: a simulator that fails in 1 % of its runs, which is
@@ -38,9 +40,11 @@ class AnalysisCampaign:
     seed: int
 
     @classmethod
-    def training(cls, workspace: Workspace) -> "AnalysisCampaign":
-        """Return the campaign the model is trained on."""
+    def training(cls, workspace: Workspace) -> "AnalysisCampaign | AimedCampaign":
+        """Return the campaign the model is trained on; with rounds, those."""
         c = workspace.configuration
+        if c.rounds is not None:
+            return AimedCampaign(workspace)
         return cls(workspace, "campaign", c.num_simulations, c.seed)
 
     @classmethod
@@ -48,6 +52,12 @@ class AnalysisCampaign:
         """Return the campaign of the checks."""
         c = workspace.configuration
         return cls(workspace, "test", c.num_test, c.seed + TEST_SEED)
+
+    @property
+    def proposal(self) -> Proposal:
+        """Where it simulates: all over the file's range, or in the last region of rounds, which checks are about."""
+        c = self.workspace.configuration
+        return c.proposal if c.rounds is None else AimedCampaign(self.workspace).region
 
     @property
     def folder(self) -> Path:
@@ -73,7 +83,7 @@ class AnalysisCampaign:
 
     def _finished_pilot(self) -> Simulations | None:
         """Open the first simulations where they are there already."""
-        proposal = self.workspace.configuration.proposal
+        proposal = self.proposal
         if (self.folder / LEDGER).exists():
             with Ledger.open(self.folder) as ledger:
                 there, lost = ledger.indices(), ledger.indices(LOST)
@@ -89,7 +99,7 @@ class AnalysisCampaign:
         folder = self._folder_of(shard)
         return simulate(
             c.simulator,
-            c.proposal,
+            self.proposal,
             num_simulations,
             latent=_latent_of_old_campaign(folder),
             seed=self.seed,
@@ -111,7 +121,9 @@ class AnalysisCampaign:
         parts = sorted((self.workspace.out / "shards").glob(f"{self.name}-*-of-*"))
         if parts and not (self.folder / LEDGER).exists():
             c = self.workspace.configuration
-            merge_campaigns(self.folder, parts, proposal=c.proposal, simulator=c.simulator, num_checked=c.num_checked)
+            merge_campaigns(
+                self.folder, parts, proposal=self.proposal, simulator=c.simulator, num_checked=c.num_checked
+            )
             self.workspace.say(f"{self.folder}: {len(parts)} shards joined")
 
     def simulations(self) -> Simulations:
@@ -123,7 +135,7 @@ class AnalysisCampaign:
         if status.num_done < self.num_simulations:
             done = f"{status.num_done:,} of {self.num_simulations:,} simulations are done"
             raise self.workspace.missing("simulate", done)
-        return open_campaign(self.folder, proposal=self.workspace.configuration.proposal, first=self.num_simulations)
+        return open_campaign(self.folder, proposal=self.proposal, first=self.num_simulations)
 
     def key(self) -> str:
         """Hash what the data depend on, and the checksums of some of them; hashing all data would take long.
@@ -146,7 +158,7 @@ class AnalysisCampaign:
     def _refuse_other(self, stored: dict[str, Any]) -> None:
         c = self.workspace.configuration
         latent = "additive" if stored["plan"]["additive_noise"] else None
-        plan = Plan.of(c.simulator, c.proposal, latent, self.seed).as_begun(stored)
+        plan = Plan.of(c.simulator, self.proposal, latent, self.seed).as_begun(stored)
         refuse_other_plan(stored, plan.metadata(self.num_simulations), self.folder)
 
 
@@ -164,7 +176,7 @@ def run_campaigns(workspace: Workspace, shard: str | None = None, retry: Sequenc
     Failures of the kinds in ``retry`` are.
     """
     _try_simulator(workspace)
-    campaigns = [AnalysisCampaign.training(workspace)]
+    campaigns: list[AnalysisCampaign | AimedCampaign] = [AnalysisCampaign.training(workspace)]
     if workspace.configuration.num_test:
         campaigns.append(AnalysisCampaign.test(workspace))
     if shard is None:
@@ -176,7 +188,7 @@ def run_campaigns(workspace: Workspace, shard: str | None = None, retry: Sequenc
 
 def _try_simulator(workspace: Workspace) -> None:
     """Try the simulator before a new campaign; its data must have the shape of the observation."""
-    if (workspace.out / "campaign" / LEDGER).exists() or (workspace.out / "shards").exists():
+    if AnalysisCampaign.training(workspace).is_there or (workspace.out / "shards").exists():
         return
     workspace.refuse_strangers()
     c = workspace.configuration

@@ -15,13 +15,14 @@ from ..simulation.continuing import NUM_CHECKED
 from ..simulation.jax_simulator import from_jax
 from ..simulation.proposal import Proposal
 from ..simulation.simulator import Simulator, from_command, from_python
-from .document import Document, Section, anything, by_name, choice, flag, positive, sizes, text, whole, words
+from .document import Document, Section, WrongKind, anything, by_name, choice, flag, positive, sizes, text, whole, words
 from .observation import Observation, read_observation
 from .parameters import check_point, read_parameters
 from .priors import prior_files, read_priors
 from .user_code import load_function
 
 _MIN_TESTS = 100
+_MOST_ROUNDS = 50
 # A forecast simulates at its point, and at one on either side of it for each parameter.
 _MIN_AT_EACH_POINT = 20
 
@@ -38,6 +39,7 @@ class Configuration:
     shape: tuple[int, ...] | None
     proposal: Proposal
     num_simulations: int
+    rounds: str | int | None
     num_test: int
     num_forecast: int
     num_posteriors: int
@@ -151,13 +153,28 @@ def _budget(document: Document, proposal: Proposal) -> dict[str, Any]:
     num = section.take("simulations", whole(100))
     values = {
         "num_simulations": num,
+        "rounds": section.take("rounds", _rounds, None),
         "num_test": section.take("test", whole(_MIN_TESTS, or_zero=True), max(1000, num // 2)),
         "num_forecast": section.take("forecast", whole(min_forecast, or_zero=True), max(min_forecast, num)),
         "num_posteriors": section.take("posteriors", whole(50, or_zero=True), 100),
         "num_checked": section.take("checked", whole(0), NUM_CHECKED),
     }
     section.finish()
+    observed = document.tree.get("observation")
+    if values["rounds"] is not None and (not isinstance(observed, dict) or observed.get("iid")):
+        raise section.error(
+            ("rounds",), "expected an [observation], of one draw: rounds of simulations follow its posterior."
+        )
     return values
+
+
+def _rounds(value: Any) -> str | int:
+    """Accept how many rounds of simulations follow the observation."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_ROUNDS:
+        return value
+    raise WrongKind(f'"auto", or a whole number from 1 to {_MOST_ROUNDS}')
 
 
 def _engine(document: Document) -> dict[str, Any]:

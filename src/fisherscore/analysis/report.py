@@ -17,6 +17,7 @@ from .trust import constraints_under_prior, sentence
 LARGEST_ERROR = 0.25
 # Captions, in the order of the page.
 _CONSTRAINTS = "What the data say of each combination, and how far a posterior is off along it, in units of its σ."
+_ROUNDS = "How the region of simulations closed in: the range of each parameter in every round, in that of the first."
 _POSTERIOR = "Posterior of the observation: 68 % and 95 % regions, and the distribution of each parameter alone."
 _FIELD = (
     "Score of the observation over the training region: arrows point to more likely parameters and vanish at the best "
@@ -37,6 +38,7 @@ def write_report(
         file = configuration.document.path.name
         page.list([f"Not done, or out of date: {stage}. Run: fisherscore {stage} {file}" for stage in missing])
     _accuracy(page, configuration, results, path.parent)
+    _rounds(page, results, path.parent)
     _parameters(page, configuration, results)
     _forecast(page, results, path.parent)
     _posterior(page, configuration, results, path.parent)
@@ -126,6 +128,15 @@ def _accuracy(page: Page, configuration: Configuration, results: dict[str, Any],
     if messages := [message for message in messages if message not in told]:
         page.section("Warnings")
         page.list(messages)
+
+
+def _rounds(page: Page, results: dict[str, Any], folder: Path) -> None:
+    """Add how the region closed in on the observation, where it did."""
+    rows = _result(results, "fit").get("rounds")
+    if rows:
+        page.section("Rounds", "Each simulates where the posterior was known to be after those before it.")
+        page.table(rows[0], rows[1:])
+        page.figure(folder / "rounds.png", _ROUNDS)
 
 
 def _parameters(page: Page, configuration: Configuration, results: dict[str, Any]) -> None:

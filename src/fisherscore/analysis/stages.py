@@ -26,6 +26,7 @@ from ..errors import (
     MissingExtraError,
     ModelFolderError,
 )
+from ..inference.aiming.search import aimed
 from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.fisher_matrix import FisherMatrix
@@ -35,6 +36,7 @@ from ..inference.forecasting import forecast
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample
 from ..score.fitted import FittedScore
+from .aimed import rounds_of, sampler_of_rounds
 from .campaigns import AnalysisCampaign, refuse_failures, run_campaigns
 from .configuration import Configuration
 from .forecasts import forecast_result, forecast_table
@@ -163,8 +165,11 @@ class Fit(ResultStage):
         model = fit_or_say_why(sims, progress=workspace.progress, **options)
         if isinstance(model, str):
             return {"num_simulations": len(sims), "nothing_learned": model, "table": model}
+        if c.rounds is not None:
+            model = aimed(model, workspace.observation(), c.proposal)
         model.save(workspace.out / "model")
         result = {
+            **rounds_of(workspace),
             "recipe": c.recipe,
             "num_simulations": len(sims),
             "failure_rate": sims.failure_rate,
@@ -287,8 +292,9 @@ class Sample(ResultStage):
         model, x = workspace.model(), workspace.observation()
         best = maximum_likelihood(model, x, iid=iid, progress=workspace.progress)
         workspace.say(f"best fit of the likelihood\n{best}")
+        sampler = c.sampler | sampler_of_rounds(workspace)
         posterior = sample(
-            model, x, prior=c.prior, iid=iid, seed=c.seed + SAMPLE_SEED, progress=workspace.progress, **c.sampler
+            model, x, prior=c.prior, iid=iid, seed=c.seed + SAMPLE_SEED, progress=workspace.progress, **sampler
         )
         posterior.save(workspace.out / "posterior")
         # The draws once more, for programs that know nothing of fisherscore.

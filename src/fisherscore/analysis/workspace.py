@@ -29,7 +29,10 @@ _SCHEMA, _VERSION = "fisherscore.stage", 2
 _WRITTEN = (
     "report.html",
     "posterior.npz",
-    *(f"{name}.png" for name in ("constraints", "forecast", "posterior", "score_field", "checks", "coverage")),
+    *(
+        f"{name}.png"
+        for name in ("rounds", "constraints", "forecast", "posterior", "score_field", "checks", "coverage")
+    ),
 )
 # Seeds of the parts of an analysis are the file's seed plus these; the training simulations have the file's own.
 TEST_SEED, MOCK_SEED, FORECAST_SEED, SAMPLE_SEED = 1, 2, 3, 4

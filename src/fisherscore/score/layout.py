@@ -60,7 +60,9 @@ class Description:
             check_description(function, len(names), math.prod(x_shape), num_bytes)
         except ValueError as error:
             raise ModelFolderError(f"{path}: the network cannot be laid out: {error}.") from None
-        return cls(names, units, x_shape, full_whitening, function, own_axes is not None, turned)
+        return cls(
+            names, units, x_shape, full_whitening, function=function, own_axes=own_axes is not None, turned=turned
+        )
 
     def skeleton(self, path: Path) -> Any:
         """Lay out the function's arrays without making them."""

@@ -12,6 +12,7 @@ The same c is used for every component, so that r is the gradient of a potential
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -89,14 +90,15 @@ class Standardizer(eqx.Module):
 
     def score(self, output: Array) -> Array:
         """Map what the network gives to a score in the user's units."""
-        along = output if self.theta_turn is None else output @ self.theta_turn
+        along = output if self.theta_turn is None else output @ jnp.asarray(self.theta_turn)
         return along * self.score_scale / self.theta_scale
 
     def fisher(self, matrix: Array) -> Array:
         """Map a Fisher matrix of what the network gives to one in the user's units."""
         if self.theta_turn is not None:
-            matrix = self.theta_turn.T @ matrix @ self.theta_turn
-        scale = self.score_scale / self.theta_scale
+            turn = jnp.asarray(self.theta_turn)
+            matrix = turn.T @ matrix @ turn
+        scale = jnp.asarray(self.score_scale / self.theta_scale)
         return scale[:, None] * matrix * scale
 
     def in_scales(self, scales: Scales) -> "Standardizer":
@@ -106,7 +108,7 @@ class Standardizer(eqx.Module):
         else:
             # One affine map after the other: v = own (θ − m) with θ = c + F u.
             own = np.diag(1 / np.asarray(self.theta_scale, np.float64))
-            own = own if self.theta_turn is None else self.theta_turn @ own
+            own = own if self.theta_turn is None else np.asarray(self.theta_turn) @ own
             turn = own @ scales.factor
             centre = np.linalg.solve(turn, own @ (self.theta_centre - scales.centre))
             scale = np.ones_like(centre)

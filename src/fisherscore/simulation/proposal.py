@@ -18,22 +18,18 @@ from jaxtyping import Array, Float
 
 from .._support.arguments import as_count, as_seed, as_theta, brief, check_names, is_name, is_traced
 from .._support.axes import Axes
-from .._support.keys import key_of
-from .._support.precision import double_precision, single_precision
+from .._support.precision import double_precision
 from .._support.record_random import words_of_records
 from .._support.text import html_table
 from ..errors import ArgumentError
-from .quantiles import drawn, is_known, quantiles
+from .quantiles import drawn
+from .ranges import range_of, refuse_unbearable
 from .regions import WIDER, Limits, Parts, region_of
 
-# An unbounded distribution gets as its training region the range between these quantiles.
-_TAIL = 1e-3
 # What the words of ``Proposal.sample`` are for; campaigns have other numbers.
 _SAMPLE = 100
-# A range must hold so many numbers of double precision, and its width must be such that scores, which go as one over
-# the width, can be written in single precision.
+# Around fewer draws no region is made.
 _MIN_DRAWS = 20
-_MIN_NUMBERS, _MIN_WIDTH, _MAX_WIDTH = 100_000, 1e-30, 1e30
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,10 +92,10 @@ class Proposal:
                 )
         names = tuple(n for n, _ in pairs)
         check_names(units or {}, names, "units")
-        limits = np.array([_region(law) for _, law in pairs], dtype=np.float64)
+        limits = np.array([range_of(law) for _, law in pairs], dtype=np.float64)
         limits.setflags(write=False)
         for name, (low, high) in zip(names, limits.tolist(), strict=True):
-            _refuse_unbearable(name, low, high)
+            refuse_unbearable(name, low, high)
         return cls(
             names=names,
             distributions=tuple(law for _, law in pairs),
@@ -376,38 +372,3 @@ def _two(name: str, value: Any, meaning: str, *, ordered: bool) -> tuple[float, 
     if ordered and first >= second:
         raise ArgumentError(f"{name}: expected low < high, got low = {first} and high = {second}.")
     return first, second
-
-
-def _region(law: dist.Distribution) -> tuple[float, float]:
-    """Return the ends of the training region: the support where it is bounded, else far quantiles."""
-    support: Any = law.support
-    low, high = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
-    if low is not None and high is not None:
-        return float(low), float(high)
-    if is_known(law):
-        low, high = quantiles(law, np.array([_TAIL, 1 - _TAIL]))
-        return float(low), float(high)
-    try:
-        with double_precision():
-            ends = [float(law.icdf(jnp.asarray(q))) for q in (_TAIL, 1 - _TAIL)]
-    except (NotImplementedError, ImportError):  # some quantile functions need packages we do not ask for
-        with single_precision():
-            draws = np.asarray(law.sample(key_of(0), (100_000,)))
-        ends = [float(q) for q in np.quantile(draws, [_TAIL, 1 - _TAIL])]
-    # A half-bounded support keeps its quantile at the bound as well: the density there says little.
-    return ends[0], ends[1]
-
-
-def _refuse_unbearable(name: str, low: float, high: float) -> None:
-    """Refuse a region in which double precision has too few numbers, or scores cannot be written down."""
-    width = high - low
-    if width < _MIN_NUMBERS * math.ulp(max(abs(low), abs(high))):
-        raise ArgumentError(
-            f"{name}: the range from {low!r} to {high!r} is too narrow: double precision has fewer than "
-            f"{_MIN_NUMBERS:,} numbers in it. Measure the parameter from a point inside the range."
-        )
-    if not _MIN_WIDTH <= width <= _MAX_WIDTH:
-        raise ArgumentError(
-            f"{name}: expected a range between {_MIN_WIDTH:g} and {_MAX_WIDTH:g} wide, got {low!r} to {high!r}. "
-            "Measure the parameter in other units, or take its logarithm."
-        )

@@ -140,7 +140,8 @@ def _widened(rows: np.ndarray, wider: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _parted(draws: np.ndarray, limits: Limits, wider: float) -> list[np.ndarray]:
     """Part draws in clumps, in two again and again, as long as the boxes around them get much smaller."""
-    waiting, done = [draws], []
+    waiting: list[np.ndarray] = [draws]
+    done: list[np.ndarray] = []
     while waiting:
         clump = waiting.pop()
         halves = _halved(clump)
@@ -148,7 +149,7 @@ def _parted(draws: np.ndarray, limits: Limits, wider: float) -> list[np.ndarray]
         if (
             min(map(len, halves)) < _MIN_DRAWS
             or len(waiting) + len(done) + 2 > _MOST_PARTS
-            or np.logaddexp(*(_log_volume(h, limits, wider) for h in halves)) > whole + np.log(_WORTH_PARTING)
+            or np.logaddexp.reduce([_log_volume(h, limits, wider) for h in halves]) > whole + np.log(_WORTH_PARTING)
         ):
             done.append(clump)
         else:

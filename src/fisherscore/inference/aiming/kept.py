@@ -18,15 +18,19 @@ from ..._support.precision import single_precision
 from ..._support.whole_file import write_whole
 from ...errors import ArgumentError, CampaignError
 from ...score.fitted import FittedScore
+from ...simulation.campaign import open_campaign
 from ...simulation.descriptions import describe_proposal, rebuild_proposal
 from ...simulation.plan import Plan
 from ...simulation.proposal import Proposal
+from ...simulation.simulations import Simulations
 from ..posterior import Posterior
 from ..posterior_checks import observation_mark
 from ..priors.given import Parameters, prior_of
+from .gathered import gathered, within
+from .result import Round, Rounds
 from .rounds import Finding
 
-_DOCUMENT, _SCHEMA = "aim.json", "fisherscore-aim"
+DOCUMENT, _SCHEMA = "aim.json", "fisherscore-aim"
 _NUM_POINTS, _DIGITS = 32, 5
 
 
@@ -43,7 +47,7 @@ class Diary:
         x_obs, prior, proposal = given
         if out is None:
             return cls(None, {})
-        folder, file = Path(out), Path(out) / _DOCUMENT
+        folder, file = Path(out), Path(out) / DOCUMENT
         begun = {
             **settings,
             "seed": plan.seed,
@@ -78,7 +82,9 @@ class Diary:
         try:
             kept = findings[number - 1]
             draws = np.array(read.tuple_of(read.tuple_of(read.number))(kept["draws"]))
-            found = Finding(draws, read.text(kept["guide"]), read.optional(read.number)(kept["error"]))
+            found = Finding(
+                draws, read.text(kept["guide"]), read.optional(read.number)(kept["error"]), kept["exact"] is True
+            )
             region = rebuild_proposal(kept["region"])
         except (KeyError, TypeError, ValueError, ArgumentError) as error:
             raise CampaignError(f"out: what round {number} in {self.folder} found is damaged ({error}).") from None
@@ -97,10 +103,27 @@ class Diary:
             "draws": [(middle - widths).tolist(), (middle + widths).tolist()],
             "guide": found.guide,
             "error": found.error,
+            "exact": found.exact,
             "region": describe_proposal(region),
         }
         self.document["findings"] = [*self.document["findings"][: number - 1], kept]
         self._write()
+
+    def write_rounds(self, rounds: list[Round]) -> None:
+        """Keep the rounds when all are done."""
+        if self.folder is not None:
+            self.document["rounds"] = [
+                {
+                    "region": describe_proposal(r.region),
+                    "num_simulations": r.num_simulations,
+                    "num_used": r.num_used,
+                    "error": r.error,
+                    "sigma": r.sigma.tolist(),
+                    "guide": r.guide,
+                }
+                for r in rounds
+            ]
+            self._write()
 
     def write_result(self, model: FittedScore, posterior: Posterior) -> None:
         """Keep model and posterior."""
@@ -110,7 +133,36 @@ class Diary:
 
     def _write(self) -> None:
         assert self.folder is not None
-        write_whole(self.folder / _DOCUMENT, written(signed(self.document)))
+        write_whole(self.folder / DOCUMENT, written(signed(self.document)))
+
+
+def read_rounds(folder: Path, proposal: Proposal) -> tuple[Simulations, Rounds]:
+    """Read the rounds of a folder, which must be finished: their simulations in the last region, and the rounds."""
+    document = _read(folder / DOCUMENT)
+    if "rounds" not in document:
+        raise CampaignError(f"{folder}: not all rounds are done")
+    try:
+        rounds = [_round(kept) for kept in document["rounds"]]
+        if not rounds:
+            raise ValueError("there are no rounds")
+    except (KeyError, TypeError, ValueError, ArgumentError) as error:
+        raise CampaignError(f"{folder}: its rounds are damaged ({error})") from None
+    sims = [
+        open_campaign(folder / f"round-{number}", proposal=one.region, first=one.num_simulations)
+        for number, one in enumerate(rounds, 1)
+    ]
+    return within(gathered(sims, proposal), rounds[-1].region), Rounds(rounds, proposal.names)
+
+
+def _round(kept: dict[str, Any]) -> Round:
+    return Round(
+        region=rebuild_proposal(kept["region"]),
+        num_simulations=read.count(kept["num_simulations"]),
+        num_used=read.count(kept["num_used"]),
+        error=read.optional(read.number)(kept["error"]),
+        sigma=np.array(read.tuple_of(read.number)(kept["sigma"])),
+        guide=read.text(kept["guide"]),
+    )
 
 
 def _read(file: Path) -> dict[str, Any]:

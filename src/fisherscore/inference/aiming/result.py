@@ -50,6 +50,13 @@ class Round:
     guide: str
 
 
+def _written(one: Round) -> str:
+    """Write down a round's own error."""
+    if one.error is not None:
+        return f"{one.error:.2g}"
+    return "nothing learned" if len(one.sigma) else ""
+
+
 class Rounds(Sequence[Round]):
     """The rounds of an aimed inference, in their order; printed, they are a table.
 
@@ -86,9 +93,10 @@ class Rounds(Sequence[Round]):
                 str(number),
                 f"{r.num_simulations:,}",
                 f"{r.num_used:,}",
-                "nothing learned" if r.error is None else f"{r.error:.2g}",
+                _written(r),
                 r.guide,
-                *(f"{s:.3g}" for s in r.sigma),
+                # Before the last fit, nothing is known of the last posterior.
+                *([f"{s:.3g}" for s in r.sigma] or [""] * len(self.names)),
             )
             for number, r in enumerate(self._rounds, 1)
         ]

@@ -36,11 +36,15 @@ _NUM_TRIED = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """What one round found: draws around which the next region is, how they came about, and the fit's own error."""
+    """What one round found: draws around which the next region is, how they came about, and the fit's own error.
+
+    And whether that is so small that another round would not change the posterior.
+    """
 
     draws: np.ndarray
     guide: str
     error: float | None
+    exact: bool = False
 
 
 def sizes_of_rounds(num: int, num_parameters: int, num_rounds: int | None) -> list[int]:
@@ -97,7 +101,7 @@ def find(sims: Simulations, x_obs: Any, prior: Any, seed: int) -> Finding:
                     seed=seed,
                     progress=False,
                 )
-                return Finding(_spread_by_error(posterior, model, seed), "posterior", error)
+                return Finding(_spread_by_error(posterior, model, seed), "posterior", error, is_exact(posterior, model))
             except TrainingError:
                 pass
     rows = sims.x.reshape(len(sims), -1)

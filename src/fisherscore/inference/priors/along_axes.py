@@ -108,7 +108,7 @@ def _pool(block: AlongAxes) -> np.ndarray:
     for _ in range(_NUM_ROUNDS):
         v = rng.uniform(-1, 1, (_NUM_AT_ONCE, len(block.places))).astype(np.float32)
         if each is not None:
-            within = np.asarray(each(v))
+            within = np.asarray(each(jnp.asarray(v)))
         else:
             at = v @ block.factor.T + block.centre
             within = ((at >= block.low) & (at <= block.high)).all(axis=1)
