@@ -98,6 +98,10 @@ many: fs.Posteriors = fs.sample_many(model, sims.x[:10], num_chains=2)
 some: fs.Posteriors = many[2:4]
 fifth: fs.Posterior = many[4]
 print(some.mean, fifth.sigma, many.problems, len(many))
+aimed: fs.Inference = fs.infer(simulator, sims.x[0], proposal, 500, prior=None, seed=1)
+how: fs.Rounds = aimed.rounds
+last: fs.Round = how[-1]
+print(aimed.verdict, aimed.posterior.mean, aimed.check(200).passed, last.num_used, proposal.around(posterior).low)
 constrained: fs.Constraints = fs.constraints(model)
 free: tuple[fs.Combination, ...] = constrained.unconstrained
 diagnosis: fs.Diagnosis = fs.diagnose(model, sims, x_obs=sims.x[0])

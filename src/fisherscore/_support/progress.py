@@ -129,7 +129,8 @@ class _Terminal:
             task = self.tasks.pop(step)
             whole = step.total or 1
             shown = now - step.started > _FIRST_AFTER
-            self.bars.update(task, total=whole, completed=step.done if step.total else whole, visible=shown)
+            done = step.done if step.total else whole
+            self.bars.update(task, total=whole, completed=done, amount=step.amount, note=step.note, visible=shown)
             self.bars.stop_task(task)
         for step in steps:
             if step not in self.tasks:

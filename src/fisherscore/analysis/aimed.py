@@ -8,7 +8,7 @@ from typing import Any
 from .. import plot
 from ..errors import CampaignError
 from ..inference.aiming.kept import DOCUMENT, read_rounds
-from ..inference.aiming.result import Rounds
+from ..inference.aiming.result import CHECKED, Rounds
 from ..inference.aiming.search import Search, has_several_parts
 from ..simulation.continuing import see_same_simulator
 from ..simulation.execution.ledger import Ledger
@@ -61,8 +61,8 @@ class AimedCampaign:
 
     @property
     def region(self) -> Proposal:
-        """The region of the last round, in one part."""
-        return self.rounds[-1].region.in_one_part()
+        """The region of the last round, in one part, but for its edges: what checks are about."""
+        return self.rounds[-1].region.in_one_part(CHECKED)
 
     @property
     def method(self) -> str | None:

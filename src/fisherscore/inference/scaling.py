@@ -14,7 +14,7 @@ from ..score.scales import Scales, is_far
 from ..simulation.proposal import Proposal
 from .priors.along_axes import along_axes
 from .priors.blocks import Ends, Prior
-from .priors.given import Parameters, RestrictedPrior, pieces_of, prior_of, restricted_prior
+from .priors.given import Parameters, RestrictedPrior, pieces_of, prior_of
 
 # Along the axes of a region θ is computed for the prior's density alone, which may be rounded more.
 _FAR_ALONG_AXES = 10_000.0
@@ -44,7 +44,7 @@ class ScaledProblem:
         own = model.own_scales()
         if own is None:
             return cls(Scales.none(len(model.names)), model, x, prior_of(Parameters.of(model), prior))
-        if own.turn is not None:
+        if own.turn is not None or (isinstance(prior, Proposal) and prior.axes is not None):
             return cls._along_axes(model, (own, x), prior)
         far = is_far(model.low, model.high)
         scales = Scales(np.where(far, own.centre, 0.0), np.where(far, own.scale, 1.0))
@@ -55,14 +55,15 @@ class ScaledProblem:
     @classmethod
     def _along_axes(cls, model: ScoreModel, data: tuple[Scales, Any], prior: Any) -> "ScaledProblem":
         """Take a prior along the axes of a model's training region; only its density is computed in θ."""
-        own, x = data
-        low, high = model.low, model.high
+        (own, x), (low, high) = data, (model.low, model.high)
+        if isinstance(prior, Proposal) and prior.axes is not None:
+            # Uniform in a region: along the axes of that.
+            own = Scales.of_region(prior.low, prior.high, prior.axes)
+            low, high, prior = np.maximum(low, prior.low), np.minimum(high, prior.high), None
         far = is_far(low, high, _FAR_ALONG_AXES)
         near = Scales(np.where(far, (low + high) / 2, 0.0), np.where(far, (high - low) / 2, 1.0))
         ends = near.inner(low), near.inner(high)
         parameters = Parameters(model.names, *ends)
-        if isinstance(prior, Proposal) and prior.axes is not None:
-            prior = _of_region(prior, own)
         inner = prior_of(parameters, _moved(model.names, prior, near, far) if far.any() else prior)
         axes = Axes(own.centre, own.factor).moved(near.centre, near.scale)
         block = along_axes(inner, axes, *ends)
@@ -83,18 +84,6 @@ class ScaledProblem:
 
         places = zip(self.law.ends(), self.scales.centre.tolist(), self.scales.scale.tolist(), strict=True)
         return tuple((outer(low, c, s), outer(high, c, s)) for (low, high), c, s in places)
-
-
-def _of_region(proposal: Proposal, own: Scales) -> Any:
-    """Return a uniform prior on a region: nothing where it is the region of the model itself."""
-    assert proposal.axes is not None
-    if np.allclose(proposal.axes.factor, own.factor) and np.allclose(proposal.axes.centre, own.centre):
-        return None
-    inverse, centre = proposal.axes.inverse, proposal.axes.centre
-    sides, bounds = np.concatenate([inverse, -inverse]), np.ones(2 * len(centre))
-    bounds += np.concatenate([inverse @ centre, -inverse @ centre])
-    upright = dict(zip(proposal.names, proposal.distributions, strict=True))
-    return restricted_prior(upright, (sides, bounds))
 
 
 def _moved(names: tuple[str, ...], prior: Any, scales: Scales, far: np.ndarray) -> dict[Any, Any]:

@@ -215,10 +215,12 @@ class Constraints:
         axes = new_axes(ax)
         places = np.arange(len(self.combinations))[::-1]
         for place, c in zip(places, self.combinations, strict=True):
-            axes.barh(place, c.share, 0.6, color=_COLOURS[c.outcome], label=c.outcome)
-            note = f"off by {c.error**0.5:.2g} σ"
-            axes.text(min(c.share + 0.02, 0.98), place, note, va="center", ha="left" if c.share < 0.7 else "right")
-        axes.set_yticks(places, [plain(c.text) for c in self.combinations])
+            axes.barh(place, c.share, 0.4, color=_COLOURS[c.outcome], label=c.outcome)
+            # Names of combinations are long: above the bars there is room for them.
+            axes.text(0.0, place + 0.24, plain(c.text), va="bottom", ha="left")
+            axes.text(1.02, place, f"off by {c.error**0.5:.2g} σ", va="center", ha="left")
+        axes.set_yticks([])
+        axes.set_ylim(-0.5, len(places) - 0.25)
         axes.set_xlim(0.0, 1.0)
         axes.set_xlabel(f"share of the data in what is known; the rest is {self.prior}")
         handles, labels = axes.get_legend_handles_labels()

@@ -166,13 +166,19 @@ class Proposal:
         laws = tuple(dist.Uniform(float(a), float(b)) for a, b in zip(low, high, strict=True))
         return replace(self, distributions=laws, low=low, high=high, axes=region, parts=parts)
 
-    def in_one_part(self) -> "Proposal":
-        """Return the proposal that is uniform in the whole region, where this one is in parts of it.
+    def in_one_part(self, size: float = 1.0) -> "Proposal":
+        """Return the proposal that is uniform in the whole region, where this one may be in parts of it.
+
+        Args:
+            size: The size of the new region, in that of this one; 1 for regions without axes of their own.
 
         Returns:
             A proposal.
         """
-        return self if self.axes is None else replace(self, parts=Parts((self.axes,), (1.0,)))
+        if self.axes is None:
+            return self
+        inner = Axes(self.axes.centre, size * self.axes.factor)
+        return self.with_axes(inner, Parts((inner,), (1.0,)))
 
     def region_precision(self) -> np.ndarray:
         """Return the precision of the uniform distribution on the region.

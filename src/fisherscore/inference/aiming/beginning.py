@@ -5,18 +5,21 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError
+from ...score.scales import is_far
 from ...simulation.proposal import Proposal
 from ..priors.given import Parameters, prior_of
 from ..priors.regions import drawn
 from .rounds import is_settled
 
 _NUM_DRAWS, _MIN_DRAWS = 8_192, 100
+# Draws of a prior are of single precision: of ranges this far from zero, in units of their width, they are no guide.
+_FAR = 1_000.0
 
 
 def first_region(proposal: Proposal, prior: Any, seed: int) -> Proposal:
     """Return the proposal, or the region around draws of the prior where that is much smaller."""
     law = prior_of(Parameters(proposal.names, proposal.low, proposal.high), prior)
-    if prior is None or law.has_rest:
+    if prior is None or law.has_rest or is_far(proposal.low, proposal.high, _FAR).any():
         return proposal
     words = np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(2 * proposal.num_parameters, np.uint32)
     draws = np.asarray(drawn(law, words.reshape(-1, 2), _NUM_DRAWS), np.float64)

@@ -22,6 +22,11 @@ from ..posterior import Posterior
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# The part of a region, in each direction, in which a fit weighs all simulations alike.
+CHECKED = 0.75
+# Fresh simulations share no random numbers with any round.
+_CHECK = 1_000
+
 
 @dataclass(frozen=True, eq=False)
 class Round:
@@ -152,6 +157,7 @@ class Inference:
         constraints: What the data constrain under the prior, and how well that was learned; None where not known.
         num_saved: Simulations that were not needed.
         notes: What is to be said of how the rounds went.
+        simulator: The simulator, which :meth:`check` runs again.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.linear_gaussian()
@@ -185,9 +191,11 @@ class Inference:
         return (*self.posterior.problems, *told, *self.notes)
 
     def check(
-        self, num_simulations: int = 400, *, num_posteriors: int = 200, seed: int = 1, **options: Any
+        self, num_simulations: int = 1_000, *, num_posteriors: int = 200, seed: int = 1, **options: Any
     ) -> Diagnosis:
-        """Check the model on fresh simulations in the last region: identities, calibration and coverage.
+        """Check the model on fresh simulations in the last region, but for its edges.
+
+        Identities, calibration and coverage are those of parameters that are uniform there.
 
         Args:
             num_simulations: How many are run, at least 100.
@@ -200,10 +208,8 @@ class Inference:
         """
         num = as_count(num_simulations, "num_simulations", minimum=100)
         own = int(np.random.SeedSequence(as_seed(seed), spawn_key=(_CHECK,)).generate_state(1, np.uint64)[0] >> 1)
-        region = self.rounds[-1].region
-        if region.axes is not None and region.parts is not None and len(region.parts.boxes) > 1:
-            # Uniform in the whole region, which is the prior under which posteriors are calibrated.
-            region = region.in_one_part()
+        # Near its edges a score is learned less well; the posterior is in the middle.
+        region = self.rounds[-1].region.in_one_part(CHECKED)
         fresh = simulate(self.simulator, region, num, seed=own, **options)
         return diagnose(self.model, fresh, num_posteriors=num_posteriors, seed=own)
 
@@ -229,7 +235,3 @@ class Inference:
     def _repr_html_(self) -> str:
         rows = [("verdict", self.verdict), *(("finding", text) for text in self.findings)]
         return html_table(repr(self), rows) + self.rounds._repr_html_() + self.posterior._repr_html_()
-
-
-# Fresh simulations share no random numbers with any round.
-_CHECK = 1_000

@@ -22,14 +22,15 @@ from .pilot import pilot_draws
 _GROWTH, _LEAST, _LEAST_A_PARAMETER, _MOST_ROUNDS = 1.4, 100, 20, 5
 # A fit with a larger error of its own does not choose a region; one of closed forms alone is tried again with networks.
 _TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
-# The next region has settled where, for each parameter, it is not smaller than this part of the one before.
-_SETTLED = 0.75
+# With a smaller error than this, the next region has settled where, for each parameter, it is not smaller than this
+# part of the one before.
+_GOOD, _SETTLED = 0.1, 0.75
 # Posteriors that are off by less than this mean square, in their σ, would look the same after another round.
 _EXACT, _EXACT_ALONG = 0.0025, 0.01
 # What a pilot finds is made wider still.
 _WIDER_BY_PILOT = 1 / 3
 # Draws are moved by no more than so many σ for the error of a fit.
-_FARTHEST = 2.0
+_FARTHEST = 1.0
 _NUM_DRAWS, _NUM_CHAINS = 1_000, 4
 _NUM_TRIED = 20_000
 
@@ -45,6 +46,11 @@ class Finding:
     guide: str
     error: float | None
     exact: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the fit is so good that the next region will hardly differ."""
+        return self.guide == "posterior" and self.error is not None and self.error <= _GOOD
 
 
 def sizes_of_rounds(num: int, num_parameters: int, num_rounds: int | None) -> list[int]:

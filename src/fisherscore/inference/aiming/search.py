@@ -92,7 +92,7 @@ class Search:
             self._note(region, used, "end" if done else found.guide, found)
             if done:
                 return
-            if found.guide == "posterior" and is_settled(region, following):
+            if found.is_good and is_settled(region, following):
                 waiting = [sum(waiting)]
             region = following
 
