@@ -118,6 +118,7 @@ def _arrows(ax: "Axes", fields: list[tuple[Any, dict[str, Any]]], x_obs: Any, nu
     """Draw the scores of models, each with its style, on one scale."""
     region = fields[-1][0]
     grid = region_grid(region, num_per_axis, margin=0.03)
+    grid = grid[np.asarray(region.inside(grid))]  # regions with axes of their own do not fill their ranges
     span = region.high - region.low
     scores = [np.asarray(model.score(grid, x_obs)) * span for model, _ in fields]
     longest = np.max(np.linalg.norm(scores[0], axis=1))

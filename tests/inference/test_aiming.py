@@ -55,9 +55,9 @@ def test_a_pilot_finds_both_modes_and_one():
     rng = np.random.default_rng(0)
     theta = rng.uniform(-1, 1, (600, 2))
     both = theta**2 + 0.02 * rng.standard_normal((600, 2))
-    _, nearest = pilot_draws(theta, both, np.array([0.36, 0.36]))
+    nearest = pilot_draws(theta, both, np.array([0.36, 0.36]))[0]
     assert {(-1, -1), (-1, 1), (1, -1), (1, 1)} == {tuple(row) for row in np.sign(nearest).astype(int).tolist()}
-    one, _ = pilot_draws(theta, theta + 0.02 * rng.standard_normal((600, 2)), np.array([0.6, -0.6]))
+    _, one = pilot_draws(theta, theta + 0.02 * rng.standard_normal((600, 2)), np.array([0.6, -0.6]))
     assert np.abs(one.mean(axis=0) - [0.6, -0.6]).max() < 0.02
     assert (one.std(axis=0) < 0.1).all()
 

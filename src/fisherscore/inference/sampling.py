@@ -190,7 +190,7 @@ def _sampled(whole: ScoreModel, x: Any, prior: Any, options: dict[str, Any]) -> 
     with working("sample", settings.progress, "preparing"):
         scaled = ScaledProblem.of(whole, x, prior)
         run = _SAMPLERS[method](Lanes.of(Target.of(scaled.model, scaled.law), scaled.x), seed, settings)
-    in_theta = replace(run, chains=scaled.scales.outer(run.chains), log_density=scaled.log_density(run.log_density))
+    in_theta = replace(run, chains=scaled.outer(run.chains), log_density=scaled.log_density(run.log_density))
     return _posteriors(whole, x, (scaled.ends(), precision_at_hand(whole, prior)), in_theta)
 
 

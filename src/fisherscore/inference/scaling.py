@@ -67,8 +67,18 @@ class ScaledProblem:
         inner = prior_of(parameters, _moved(model.names, prior, near, far) if far.any() else prior)
         axes = Axes(own.centre, own.factor).moved(near.centre, near.scale)
         block = along_axes(inner, axes, *ends)
-        upright = tuple(zip(near.outer(block.low).tolist(), near.outer(block.high).tolist(), strict=True))
+        inside = [[-np.inf if a is None else a, np.inf if b is None else b] for a, b in inner.ends()]
+        sides = np.maximum(ends[0], np.array(inside)[:, 0]), np.minimum(ends[1], np.array(inside)[:, 1])
+        upright = tuple(zip(near.outer(sides[0]).tolist(), near.outer(sides[1]).tolist(), strict=True))
         return cls(own, model.in_scales(own), model.data_in_scales(x), Prior((block,)), upright)
+
+    def outer(self, u: Any) -> np.ndarray:
+        """Turn draws of u into θ; along axes, those that rounding puts just beyond the support are at its end."""
+        theta = self.scales.outer(u)
+        if self.upright is None:
+            return theta
+        low, high = zip(*self.upright, strict=True)
+        return np.clip(theta, np.asarray(low, np.float64), np.asarray(high, np.float64))
 
     def log_density(self, log_density: Any) -> np.ndarray:
         """Turn log-densities in u into those in θ."""

@@ -133,6 +133,7 @@ def _boxed(matrix: np.ndarray, low: np.ndarray, high: np.ndarray, limits: Limits
 
 
 def _widened(rows: np.ndarray, wider: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return ends some way beyond the outermost quantiles."""
     low, high = np.quantile(rows, [_TAIL, 1 - _TAIL], axis=0)
     more = wider * (high - low) / 2
     return low - more, high + more
@@ -144,31 +145,39 @@ def _parted(draws: np.ndarray, limits: Limits, wider: float) -> list[np.ndarray]
     done: list[np.ndarray] = []
     while waiting:
         clump = waiting.pop()
-        halves = _halved(clump)
-        whole = _log_volume(clump, limits, wider)
-        if (
-            min(map(len, halves)) < _MIN_DRAWS
-            or len(waiting) + len(done) + 2 > _MOST_PARTS
-            or np.logaddexp.reduce([_log_volume(h, limits, wider) for h in halves]) > whole + np.log(_WORTH_PARTING)
-        ):
-            done.append(clump)
-        else:
+        halves: list[np.ndarray] = []
+        if len(waiting) + len(done) + 2 <= _MOST_PARTS:
+            halves = min(_halvings(clump), key=lambda h: _log_sum(h, limits, wider), default=[])
+        if halves and _log_sum(halves, limits, wider) < _log_volume(clump, limits, wider) + np.log(_WORTH_PARTING):
             waiting += halves
+        else:
+            done.append(clump)
     return done
+
+
+def _log_sum(clumps: list[np.ndarray], limits: Limits, wider: float) -> float:
+    return float(np.logaddexp.reduce([_log_volume(clump, limits, wider) for clump in clumps]))
 
 
 def _log_volume(draws: np.ndarray, limits: Limits, wider: float) -> float:
     return float(np.linalg.slogdet(_box(draws, limits, wider).factor)[1])
 
 
-def _halved(draws: np.ndarray) -> list[np.ndarray]:
-    """Part draws in two around two means, begun along the axis on which they look most like two clumps."""
+def _halvings(draws: np.ndarray) -> list[list[np.ndarray]]:
+    """Part draws in two around two means, begun along every axis of the parameters and of the draws."""
     z = (draws - draws.mean(axis=0)) / (draws.std(axis=0) + 1e-300)
     _, vectors = np.linalg.eigh(np.cov(z, rowvar=False).reshape(z.shape[1], -1))
-    candidates = np.concatenate([z, z @ vectors], axis=1)
-    candidates = (candidates - candidates.mean(axis=0)) / (candidates.std(axis=0) + 1e-300)
-    # Of all distributions of one variance, that of two far points has the smallest fourth moment.
-    begin = candidates[:, np.mean(candidates**4, axis=0).argmin()] > 0
+    found: dict[bytes, list[np.ndarray]] = {}
+    for column in np.concatenate([z, z @ vectors], axis=1).T:
+        first = _nearer_to_one(z, column > 0)
+        halves = [draws[first], draws[~first]]
+        if min(map(len, halves)) >= _MIN_DRAWS:
+            found[np.packbits(first).tobytes()] = halves
+    return list(found.values())
+
+
+def _nearer_to_one(z: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Say which points are nearer to the first of two means than to the second, from a first guess on."""
     for _ in range(_NUM_STEPS):
         if begin.all() or not begin.any():
             break
@@ -177,7 +186,7 @@ def _halved(draws: np.ndarray) -> list[np.ndarray]:
         if (nearer == begin).all():
             break
         begin = nearer
-    return [draws[begin], draws[~begin]]
+    return begin
 
 
 def _cube(num: int, dimension: int) -> np.ndarray:

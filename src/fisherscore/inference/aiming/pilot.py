@@ -11,16 +11,20 @@ from scipy.special import ndtri
 
 # The part of the simulations whose residuals are taken, and the least number of them for each parameter.
 _NEAREST, _MIN_A_PARAMETER = 0.2, 10
+# What data predict is told from chance where they explain more than this of its variance, over the root of the number
+# of simulations; a regression that explains less than the second of the variance of parameters moves none of them.
+_BY_CHANCE, _WELL_EXPLAINED = 2.0, 0.2
 # Products of data are features as well if there are no more of them than this part of the number of simulations.
 _MOST_PRODUCTS = 0.5
 _STRENGTHS = np.geomspace(1e-4, 1e2, 13)
 
 
-def pilot_draws(theta: np.ndarray, x: np.ndarray, x_obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return draws (k, p) of where the posterior may be, from simulations theta (n, p) and x (n, d): moved and unmoved.
+def pilot_draws(theta: np.ndarray, x: np.ndarray, x_obs: np.ndarray) -> list[np.ndarray]:
+    """Return draws (k, p) of where the posterior may be, from simulations theta (n, p) and x (n, d).
 
-    The simulations nearest to the observation, in what data predict of parameters and of their products; moved
-    ones lie where the regression puts them, which is closer where it is good; others where they are, in all modes.
+    The simulations nearest to the observation, in what data predict of parameters and of their products: where they
+    are, in all modes; and, if the regression is any good, where it puts them, which is closer. All simulations, where
+    data predict nothing.
     """
     num, p = theta.shape
     data, observed = _features(*_normal_scores(x, x_obs), num)
@@ -29,12 +33,18 @@ def pilot_draws(theta: np.ndarray, x: np.ndarray, x_obs: np.ndarray) -> tuple[np
     wanted = np.concatenate([target, target[:, places[0]] * target[:, places[1]]], axis=1)
     predicted, at_observed = _ridge(data, wanted, observed)
     residuals = wanted - predicted
-    distance = np.sum(((predicted - at_observed) / (residuals.std(axis=0) + 1e-9)) ** 2, axis=1)
+    explained = 1 - residuals.var(axis=0) / (wanted.var(axis=0) + 1e-300)
+    told = explained > _BY_CHANCE / np.sqrt(num)
+    if not told.any():
+        return [theta]
+    distance = np.sum((((predicted - at_observed) / (residuals.std(axis=0) + 1e-9)) ** 2)[:, told], axis=1)
     nearest = np.argsort(distance)[: min(num, max(int(_NEAREST * num), _MIN_A_PARAMETER * p))]
+    if explained[:p].mean() < _WELL_EXPLAINED:
+        return [theta[nearest]]
     scores = at_observed[:p] + residuals[nearest, :p]
     ordered = np.sort(target, axis=0)
     moved = np.stack([np.interp(scores[:, k], ordered[:, k], np.sort(theta[:, k])) for k in range(p)], axis=1)
-    return moved, theta[nearest]
+    return [theta[nearest], moved]
 
 
 def _features(data: np.ndarray, observed: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
