@@ -74,8 +74,8 @@ def run(job: Job, references: References, num_draws: int) -> list[Outcome]:
             warnings.simplefilter("ignore")
             pairs = _RUNNERS[job.method](task, job, references, num_draws)
     except Exception as error:  # noqa: BLE001 -- any failure is a result of the benchmark
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        facts = {"error": f"{type(error).__name__}: {error} ({last.name})"[:500]}
+        way = " > ".join(frame.name for frame in traceback.extract_tb(error.__traceback__)[-5:])
+        facts = {"error": f"{type(error).__name__}: {error} ({way})"[:500]}
         pairs = [(None, facts) for _ in job.observations]
     seconds = (time.perf_counter() - started) / len(job.observations)
     return [
