@@ -172,9 +172,9 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
         ("best published, over the prior", "_", "grey"),
         ("best published, in rounds", "_", "black"),
     ):
-        panels[0].plot([], [], marker, color=colour, label=label)
+        panels[1].plot([], [], marker, color=colour, label=label)
     panels[0].set_ylabel("C2ST (0.5 cannot be told apart)")
-    panels[0].legend(fontsize=8, loc="upper left")
+    panels[1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     figure.savefig(out / "sbi_benchmark.png", dpi=130)
     plt.close(figure)
 
