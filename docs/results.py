@@ -130,6 +130,26 @@ def weak_lensing() -> str:
     return with_versions(f"{text}\n\n{footnotes}", "weak_lensing")
 
 
+def priors() -> str:
+    """Write how posteriors under priors of every form compare with exact ones."""
+    rows = read("priors")["rows"]
+    lines = [
+        (row["prior"], f"{max(row['nuts']):.3f}", f"{max(row['smc']):.3f}", f"{min(row['control']):.3f}")
+        for row in rows
+    ]
+    head = ("prior", "worst C2ST, NUTS", "worst C2ST, SMC", "best C2ST, uniform prior (control)")
+    return with_versions(table(head, lines), "priors")
+
+
+def population_genetics() -> str:
+    """Write how a posterior of a growing population compares with rejection sampling."""
+    document = read("population_genetics")
+    columns = zip(document["names"], document["off_by_sigma"], document["width_ratio"], strict=True)
+    lines = [(name, f"{off:+.2f} σ", f"{ratio:.2f}") for name, off, ratio in columns]
+    lines.append(("free combination, degrees from the known one", f"{document['degrees_from_free']:.1f}", ""))
+    return with_versions(table(("parameter", "mean off by", "width / reference"), lines), "population_genetics")
+
+
 def two_moons() -> str:
     """Write how posteriors with two thin modes compare with exact ones."""
     document = read("two_moons")
@@ -241,6 +261,7 @@ OF_ONE_FILE = {
     "campaigns": ("campaign", results_tables.campaigns),
     "kills": ("kills", results_tables.kills),
     "damage": ("damage", results_tables.damage),
+    "double_precision": ("double_precision", results_tables.double_precision),
     "spectra": ("weak_lensing_spectra", results_tables.spectra),
     "start_up": ("start_up", results_tables.start_up),
     "growth": ("growth", results_speed.growth),
@@ -251,7 +272,8 @@ def of_one_file(name: str) -> str:
     """Write the table of one benchmark, and with which versions it was measured."""
     file, make = OF_ONE_FILE[name]
     text = make(read(file))
-    return text if name == "compare_versions" else with_versions(text, file)  # which names its versions itself
+    # One names its versions itself, the other compares this one with itself.
+    return text if name in ("compare_versions", "double_precision") else with_versions(text, file)
 
 
 TABLES = {
@@ -261,6 +283,8 @@ TABLES = {
     "own_estimates": own_estimates,
     "weak_lensing": weak_lensing,
     "two_moons": two_moons,
+    "priors": priors,
+    "population_genetics": population_genetics,
     "forecasts": forecasts,
     "best_fits": best_fits,
     "throughput": throughput,

@@ -99,6 +99,12 @@ def kills(document: Row) -> str:
     return table(head, lines)
 
 
+def double_precision(document: Row) -> str:
+    """Write by how much pages differ between single and double precision."""
+    lines = [(page, "words differ" if value is None else f"{value:.2g}") for page, value in document.items()]
+    return table(("run", "largest relative difference"), lines)
+
+
 def damage(document: Row) -> str:
     """Write what became of folders and files that were damaged."""
     head = ("damages", "refused", "loaded", "another answer", "foreign error", "hang or crash", "most seconds")

@@ -124,8 +124,21 @@ def check_external_program(namespace, output):
     np.testing.assert_allclose(samples.std(axis=0), deviation, rtol=0.3)
 
 
+def check_population_genetics(namespace, output):
+    """What the spectrum does not see is known: it depends on N μ and N α."""
+    (free,) = namespace["known"].unconstrained
+    wanted = np.array([-1.0, 1.0, 1.0])
+    cosine = abs(free.direction @ wanted) / np.linalg.norm(free.direction) / np.linalg.norm(wanted)
+    assert np.degrees(np.arccos(cosine)) < 10
+    assert not namespace["known"].badly_learned and namespace["posterior"].trusted
+    assert "No check failed" in output or "checks passed" in output
+
+
 # What pages give beyond running, where the right answer is known here.
-CHECKS = {"docs/tutorials/external_program.md": check_external_program}
+CHECKS = {
+    "docs/tutorials/external_program.md": check_external_program,
+    "docs/tutorials/population_genetics.md": check_population_genetics,
+}
 
 
 @pytest.mark.slow

@@ -91,3 +91,8 @@ def test_results_for_another_file_are_not_shown_as_if_they_were_for_this_one(fol
         result = call_cli(stage, folder / "a.toml")
         assert result.exit_code == 1 and "another configuration" in result.output
     assert json.loads(call_cli("report", folder / "a.toml", "--json").stdout)["stages"] == {}
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_no_mistake(folder, call_cli):
+    (folder / "a.toml").write_text("\ufeff" + (folder / "a.toml").read_text(), encoding="utf-8")
+    assert "done already" in call_cli("forecast", folder / "a.toml").output

@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import sqlite3
 
 import numpy as np
 import pytest
 
 import fisherscore as fs
+from fisherscore.simulation.execution.ledger_checks import explained_errors
 
 BOX = fs.uniform(a=(0.0, 1.0), b=(2.0, 3.0))
 
@@ -99,3 +101,18 @@ def test_what_is_no_kind_of_failures_is_refused(tmp_path, retry):
     with pytest.raises(fs.ArgumentError, match="retry: expected kinds"):
         fs.simulate(fs.from_python(near), BOX, 12, out=tmp_path, retry=retry)
     assert len(fs.simulate(fs.from_python(near), BOX, 12, out=tmp_path, retry=None)) == 12
+
+
+def test_what_may_not_be_read_is_refused_in_words(tmp_path, monkeypatch):
+    def refused(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "c").mkdir()
+    monkeypatch.setattr(type(tmp_path), "lstat", refused)
+    with pytest.raises(fs.CampaignError, match=r"campaign.sqlite cannot be read \(Permission denied\)"):
+        fs.simulate(fs.from_python(near), BOX, 12, out=tmp_path / "c")
+
+
+def test_a_ledger_that_needs_its_owner_says_so(tmp_path):
+    with pytest.raises(fs.CampaignError, match="let the owner call fisherscore status"), explained_errors(tmp_path):
+        raise sqlite3.OperationalError("attempt to write a readonly database")

@@ -45,6 +45,7 @@ def test_too_few_simulations_are_refused():
 
 @pytest.mark.parametrize(("form", "limit"), [("gaussian", 1000), ("location_scale", 100), ("mapped", 100)])
 def test_a_closed_form_refuses_data_larger_than_its_own_limit(form, limit):
-    sims = fs.from_table(U[:20, :1], np.zeros((20, limit + 1)), fs.uniform(a=(-1.0, 1.0)))
+    x = np.random.default_rng(0).normal(size=(20, limit + 1))
+    sims = fs.from_table(U[:20, :1], x, fs.uniform(a=(-1.0, 1.0)))
     with pytest.raises(fs.ArgumentError, match=f"{form} is for up to {limit} data, got {limit + 1}"):
         fs.fit(sims, recipe=fs.ClosedFormRecipe(form))

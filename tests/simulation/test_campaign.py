@@ -115,7 +115,7 @@ def test_failures_are_kept_with_their_words_and_fit_refuses():
 
 
 def test_few_failures_only_warn():
-    sims = fs.simulate(fs.from_python(lambda t, rng: t if t[0] > 0.004 else t * np.nan), BOX, 1000)
+    sims = fs.simulate(fs.from_python(lambda t, rng: t + rng.normal() if t[0] > 0.004 else t * np.nan), BOX, 1000)
     assert 0 < sims.failure_rate < 0.01
     with pytest.warns(fs.FisherScoreWarning, match="simulations failed"):
         fs.fit(sims, recipe=fs.ClosedFormRecipe())

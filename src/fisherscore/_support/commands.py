@@ -13,7 +13,7 @@ DEBUG = "FISHERSCORE_DEBUG"
 FAILED, INTERRUPTED = 1, 130
 _MOST_CHARACTERS = 300
 # How a command ends or says that it was called wrongly: classes of Click or, in later versions of Typer, its own.
-_OF_THE_COMMAND_LINE = (
+_OF_THE_COMMAND_LINE: tuple[type[BaseException], ...] = (
     typer.Exit,
     typer.Abort,
     *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"),

@@ -24,7 +24,7 @@ class Document:
         try:
             if path.is_file() and path.stat().st_size > _LARGEST_FILE:
                 raise ConfigurationError(f"{path}: has {path.stat().st_size:,} bytes; this is no analysis file.")
-            self.text = path.read_text(encoding="utf-8")
+            self.text = path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
         except FileNotFoundError:
             raise ConfigurationError(f"{path}: no such file. To make one: fisherscore init {path}") from None
         except (OSError, UnicodeDecodeError) as error:

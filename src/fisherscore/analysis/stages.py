@@ -39,13 +39,10 @@ from ..score.fitted import FittedScore
 from .aimed import rounds_of, sampler_of_rounds
 from .campaigns import AnalysisCampaign, refuse_failures, run_campaigns
 from .configuration import Configuration
-from .forecasts import forecast_result, forecast_table
+from .forecasts import forecast_point, forecast_result, forecast_table
 from .report import write_report
 from .trust import constraints_under_prior, fit_or_say_why, own_error_of, precision_of, prior_in_words
 from .workspace import FORECAST_SEED, SAMPLE_SEED, Workspace, digest
-
-# How far from the edge of the training region a forecast is made at least, as a fraction of each range.
-_MARGIN = 0.02
 
 
 class Stage(ABC):
@@ -111,7 +108,7 @@ class ResultStage(Stage):
             workspace.say(f"{self.name}: done already")
             return
         key = self.key(workspace)
-        if self.draws(workspace):
+        if self.draws(workspace) and AnalysisCampaign.training(workspace).is_there:
             AnalysisCampaign.training(workspace).see_same_simulator()
         workspace.say(f"{self.name} ...")
         workspace.out.mkdir(parents=True, exist_ok=True)
@@ -192,8 +189,8 @@ class Forecast(ResultStage):
         return "" if configuration.num_forecast else "budget.forecast = 0"
 
     def draws(self, workspace: Workspace) -> bool:
-        """A forecast always runs simulations."""
-        return True
+        """A forecast runs simulations, unless it has them from under another prior."""
+        return super().document(workspace) is None
 
     def key(self, workspace: Workspace) -> str:
         """Hash the fit, the point or the observation it is derived from, and the simulations of the forecast."""
@@ -231,7 +228,7 @@ class Forecast(ResultStage):
         if earlier is not None:  # under another prior, for which nothing has to be simulated again
             with suppress(ModelFolderError):
                 return FisherForecast.load(folder), earlier["result"]["chosen"]
-        theta0, chosen = self._point(workspace)
+        theta0, chosen = forecast_point(workspace)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FisherScoreWarning)  # its notes, which are made anew under the prior
             alone = forecast(
@@ -245,23 +242,6 @@ class Forecast(ResultStage):
             )
         alone.save(folder)
         return alone, chosen
-
-    @staticmethod
-    def _point(workspace: Workspace) -> tuple[dict[str, float], str]:
-        """Return the point of the forecast, and how it was chosen."""
-        c = workspace.configuration
-        if c.forecast_theta0 is not None:
-            return c.forecast_theta0, "the point the file gives"
-        if c.observation is not None:
-            iid, shown = c.observation.iid, workspace.progress
-            best = maximum_likelihood(workspace.model(), workspace.observation(), iid=iid, progress=shown)
-            if best.converged:
-                # At the very edge of the region nothing could be simulated on its other side.
-                margin = _MARGIN * (c.proposal.high - c.proposal.low)
-                point = np.clip(best.theta, c.proposal.low + margin, c.proposal.high - margin)
-                return dict(zip(best.names, point.tolist(), strict=True)), "the best fit of the observation"
-        middle = (c.proposal.low + c.proposal.high) / 2
-        return dict(zip(c.proposal.names, middle.tolist(), strict=True)), "the middle of the training region"
 
 
 def _prior_key(configuration: Configuration) -> Any:

@@ -51,8 +51,8 @@ def _import_file(section: Section, kind: str, path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:  # noqa: BLE001  whatever the user's file raises
         del sys.modules[path.stem]
-        lacks = isinstance(error, ModuleNotFoundError) and error.name
-        remedy = f" Install {error.name} in the same environment as fisherscore." if lacks else ""
+        lacks = error.name if isinstance(error, ModuleNotFoundError) else None
+        remedy = f" Install {lacks} in the same environment as fisherscore." if lacks else ""
         why = f"{path.name} cannot be imported: {type(error).__name__}: {error}.{remedy}"
         raise section.error((kind,), why) from None
     cloudpickle.register_pickle_by_value(module)

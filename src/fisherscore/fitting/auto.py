@@ -67,7 +67,7 @@ def fit_stack(rows: Rows, closed_forms: Sequence[str], trainer: Trainer | None, 
             weights = {n: joined.keep * w for n, w in weights.items()} | joined.weights
             members |= joined.networks
             amplitude = joined.keep * amplitude + joined.weight
-            error = error.scaled(joined.keep**2).plus(joined.error)
+            error = error.scaled(joined.keep**2).plus(joined.error.with_bias(len(rows)))
     if not members:
         raise TrainingError(nothing_learned(rows))
     stack = _stack(members, weights, rows)

@@ -3,15 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._support.arguments import as_seed
 from .._support.precision import single_precision
 from .._support.progress import working
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TrainingError
 from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
-from .assemble import FitOrigin, assemble
+from .assemble import FitOrigin, FunctionFit, assemble
 from .checks import check_failures, check_number, failure_rate, warn_if_badly_learned, warn_if_imprecise
+from .design import usable
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
@@ -70,10 +73,23 @@ def fit(
             good = sims.ok()
             check_number(len(good))
             warn_if_imprecise(good)
-            fitted = chosen.fit_function(good, options)
+            good = usable(good)
+            check_number(len(good))
+            fitted = _fitted(chosen, good, options)
         model = assemble(fitted, FitOrigin(type(chosen).__name__, options.seed, failure_rate(sims)))
     warn_if_badly_learned(model)
     return model
+
+
+def _fitted(recipe: Recipe, sims: Simulations, options: FitOptions) -> FunctionFit:
+    """Fit, and say what a matrix means that cannot be inverted."""
+    try:
+        return recipe.fit_function(sims, options)
+    except np.linalg.LinAlgError as error:
+        raise TrainingError(
+            f"The fit came upon a matrix that cannot be inverted ({error}). Some data, or sums of them, have no noise, "
+            "or some parameters are not varied by themselves: look at the simulations, and leave such data out."
+        ) from error
 
 
 def _chosen_recipe(recipe: Any, sims: Simulations) -> Recipe:

@@ -133,7 +133,11 @@ class ImplicitRisk:
 
     def loss(self, terms: Terms) -> np.ndarray:
         """Compute the implicit loss of every row."""
-        return 0.5 * self._products(terms, terms) + terms.divergences
+        return 0.5 * self.squares(terms) + terms.divergences
+
+    def squares(self, terms: Terms) -> np.ndarray:
+        """Compute the weighted square of every row's score."""
+        return self._products(terms, terms)
 
     def stack_weights(self, members: Sequence[Terms], noise: np.ndarray | float = 0.0) -> np.ndarray:
         """Find the non-negative weights of members whose sum has the smallest loss.

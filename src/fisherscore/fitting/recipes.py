@@ -25,6 +25,7 @@ from .assemble import FitOrigin, FunctionFit, assemble
 from .auto import fit_stack
 from .checks import refuse_too_few, warn_if_deterministic
 from .data import Rows
+from .design import refuse_dependent
 from .latent_pairs import LatentPairs, latent_pairs
 from .options import FitOptions
 from .train import Monitor, Task, Training, latent_score_loss, train
@@ -226,6 +227,7 @@ class ClosedFormRecipe(Recipe):
             )
         sims = _thinned(sims, options.seed)
         standardizer, rows = _rows_in_region(sims)
+        warn_if_deterministic(rows)
         fitted = form.fit(rows.u, rows.x)
         return FunctionFit(fitted, standardizer, sims, sims.drawn_at, {"settings": fitted.settings})
 
@@ -310,6 +312,7 @@ def _thinned(sims: Simulations, seed: int) -> Simulations:
 
 def _rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:
     """Scale the parameters at which x was drawn to [−1, 1] over the training region, and standardise x."""
+    refuse_dependent(sims)
     standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x, sims.proposal.axes)
     u, x = standardizer.inputs(sims.drawn_at, sims.x)
     return standardizer, Rows(u, x.reshape(len(x), -1))

@@ -8,6 +8,8 @@ error is estimated:
 * some: three parts, each left out in turn. Members that help by less than a standard error are dropped.
 * many: one fifth is left out, once. As for some, and weights are scaled to the sum 1 unless the loss rejects that. The
   error is estimated by fits to quarters of the rows, which are cheaper.
+
+With few and some, the sum of the weights is what held-out rows and the spread of fits say (``fitting.size``).
 """
 
 import abc
@@ -20,7 +22,9 @@ from ..potentials.base import Potential
 from ..potentials.closed_forms import CLOSED_FORMS
 from .cross_validation import CrossValidation, first_points
 from .data import Rows
-from .error_estimate import ErrorEstimate, PartialFit, closed_form_error
+from .error_estimate import ErrorEstimate, PartialFit, closed_form_error, misfit
+from .implicit_risk import posterior_metric
+from .size import with_right_size
 
 _MAX_FEW, _MAX_SOME = 5_000, 30_000
 _NUM_QUARTERS = 3
@@ -66,7 +70,12 @@ class Regime(abc.ABC):
         """Estimate the score error of weighed closed forms; 1 where there are none."""
         if not forms.members:
             return ErrorEstimate(1.0, np.zeros((rows.num_parameters, rows.num_parameters)))
-        return closed_form_error(forms.scores(first_points(rows)), self._partial_fits(forms, rows, rng))
+        points = first_points(rows)
+        members = {name: points.scores(member) for name, member in forms.members.items()}
+        whole = forms.weighted_sum(members, points.u.shape)
+        scatter = closed_form_error(whole, self._partial_fits(forms, rows, rng)).with_bias(len(rows))
+        apart = misfit(list(members.values()), [forms.weights[name] for name in members])
+        return scatter.with_misfit(apart, posterior_metric([whole], rows.num_parameters))
 
     def _partial_fits(self, forms: WeighedForms, rows: Rows, rng: np.random.Generator) -> list[PartialFit]:
         """Return what fits with each part left out say."""
@@ -84,7 +93,8 @@ class Few(Regime):
     num_parts = 5
 
     def _weights(self, validation: CrossValidation) -> np.ndarray:
-        return validation.risk.stack_weights(validation.usable_terms(), validation.edge_noise())
+        weights = validation.risk.stack_weights(validation.usable_terms(), validation.edge_noise())
+        return with_right_size(weights, validation)
 
 
 class Some(Regime):
@@ -93,6 +103,9 @@ class Some(Regime):
     num_parts = 3
 
     def _weights(self, validation: CrossValidation) -> np.ndarray:
+        return with_right_size(self._sparse(validation), validation)
+
+    def _sparse(self, validation: CrossValidation) -> np.ndarray:
         return validation.risk.sparse_weights(validation.usable_terms())
 
 
@@ -106,7 +119,7 @@ class Many(Some):
         return super().split(num_rows, rng)[:1]
 
     def _weights(self, validation: CrossValidation) -> np.ndarray:
-        return validation.risk.with_unit_sum(super()._weights(validation), validation.usable_terms())
+        return validation.risk.with_unit_sum(self._sparse(validation), validation.usable_terms())
 
     def _partial_fits(self, forms: WeighedForms, rows: Rows, rng: np.random.Generator) -> list[PartialFit]:
         """Return what fits to random quarters of the rows say."""

@@ -142,9 +142,9 @@ def _refuse_training_data(model: ScoreModel, sims: Simulations) -> None:
     origin = (sims.origin.simulator, sims.origin.seed)
     same_stream = sims.origin.seed is not None and (trained_on.get("simulator"), trained_on.get("seed")) == origin
     if same_stream or provenance.get("data_sha256") == sims.fingerprint():
+        shared = f"simulations with the same seed ({sims.origin.seed})" if same_stream else "these very simulations"
         raise ArgumentError(
-            f"test_sims: the model was trained on simulations with the same seed ({sims.origin.seed}), so "
-            "these say nothing about it. Simulate with another seed."
+            f"test_sims: the model was trained on {shared}, so these say nothing about it. Simulate with another seed."
         )
 
 

@@ -299,10 +299,10 @@ class Forecast:
         return next((d for d in directions if d), None)
 
     def _mapped(self, function: Callable[[FisherMatrix], FisherMatrix]) -> "Forecast":
-        parts = {k: function(getattr(self, k)) for k in _ESTIMATES}
+        plug_in, slope, bound = (function(getattr(self, name)) for name in _ESTIMATES)
         by_name = dict(zip(self.names, self.theta0, strict=True))
-        theta0 = np.array([by_name.get(n, np.nan) for n in parts["plug_in"].names])
-        return Forecast(theta0, **parts, num_simulations=self.num_simulations)
+        theta0 = np.array([by_name.get(n, np.nan) for n in plug_in.names])
+        return Forecast(theta0, plug_in, slope, bound, num_simulations=self.num_simulations)
 
 
 def displaced(forecast: Forecast, theta: Mapping[str, float]) -> str | None:

@@ -278,7 +278,11 @@ class Posterior:
         return _FOLDER.read(path, build)
 
     def to_arviz(self) -> Any:
-        """Return the draws as an ArviZ data set, their log-density as ``lp`` among the sample statistics."""
+        """Return the draws as an ArviZ data set, their log-density as ``lp`` among the sample statistics.
+
+        Parameters keep their names, except that those called like ArviZ's axes, ``chain`` and ``draw``, get an
+        underscore.
+        """
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)  # versions before 1 announce version 1 on import
@@ -286,7 +290,7 @@ class Posterior:
         except ImportError:
             raise MissingExtraError('to_arviz needs ArviZ: pip install "fisherscore[inference]"') from None
         groups = {
-            "posterior": {name: self.chains[..., i] for i, name in enumerate(self.names)},
+            "posterior": {name: self.chains[..., i] for i, name in enumerate(_besides_axes(self.names))},
             "sample_stats": {"lp": self.log_density},
         }
         # ArviZ 1 takes a mapping of groups, earlier versions one argument a group.
@@ -342,3 +346,14 @@ class Posterior:
     def _verdict(self) -> list[str]:
         verdict = ["no problem found"] if self.trusted else [f"do not trust this: {p}" for p in self.problems]
         return [*verdict, *self.notes]
+
+
+def _besides_axes(names: tuple[str, ...]) -> list[str]:
+    """Return names for ArviZ, which loses what is called like one of its axes."""
+    taken, found = {"chain", "draw"}, []
+    for name in names:
+        new = name
+        while new in taken or (new != name and new in names):
+            new += "_"
+        found.append(new)
+    return found

@@ -190,6 +190,12 @@ def _sampled(whole: ScoreModel, x: Any, prior: Any, options: dict[str, Any]) -> 
     with working("sample", settings.progress, "preparing"):
         scaled = ScaledProblem.of(whole, x, prior)
         run = _SAMPLERS[method](Lanes.of(Target.of(scaled.model, scaled.law), scaled.x), seed, settings)
+    if not np.isfinite(run.chains).all():
+        raise ArgumentError(
+            "x_obs, prior: the posterior has no density to be sampled. Either the prior lies so far outside the "
+            "training region, or the observation so far from all training data, that the score is no number there: "
+            "compare the observation with simulated data, and the prior with the region."
+        )
     in_theta = replace(run, chains=scaled.outer(run.chains), log_density=scaled.log_density(run.log_density))
     return _posteriors(whole, x, (scaled.ends(), precision_at_hand(whole, prior)), in_theta)
 

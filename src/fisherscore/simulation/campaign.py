@@ -7,7 +7,7 @@ is a function of (configuration, i): the data depend neither on the engine that 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,8 @@ class Run:
 def failure_kinds(retry: str | Sequence[str], out: Any) -> tuple[str, ...]:
     """Check which kinds of failures are to be run again."""
     known = [kind for kind in STATUSES if kind != OK]
-    try:
-        kinds = (retry,) if isinstance(retry, str) else tuple(retry or ())
-    except TypeError:
-        kinds = (retry,)
+    given: Any = retry or ()
+    kinds: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     if kinds and out is None:
         raise ArgumentError("retry: expected out as well, the folder with the records that failed.")
     for kind in kinds:

@@ -27,8 +27,8 @@ _TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
 _GOOD, _SETTLED = 0.1, 0.75
 # Posteriors that are off by less than this mean square, in their σ, would look the same after another round.
 _EXACT, _EXACT_ALONG = 0.0025, 0.01
-# What a pilot finds is made wider still.
-_WIDER_BY_PILOT = 1 / 3
+# Around simulations that a pilot's regression has moved a region is this much wider.
+_WIDER_WHEN_MOVED = 2 / 3
 # Draws are moved by no more than so many σ for the error of a fit.
 _FARTHEST = 1.0
 _NUM_DRAWS, _NUM_CHAINS = 1_000, 4
@@ -46,6 +46,7 @@ class Finding:
     guide: str
     error: float | None
     exact: bool = False
+    wider: float = WIDER
 
     @property
     def is_good(self) -> bool:
@@ -112,8 +113,9 @@ def find(sims: Simulations, x_obs: Any, prior: Any, seed: int) -> Finding:
                 pass
     rows = sims.x.reshape(len(sims), -1)
     drawn = pilot_draws(sims.theta, rows, np.asarray(x_obs, np.float64).ravel())
-    volumes = [log_volume(next_region(Finding(d, "pilot", error), sims.proposal)) for d in drawn]
-    return Finding(drawn[int(np.argmin(volumes))], "pilot", error)
+    # Simulations where they are, and where a regression puts them, which is the less certain.
+    found = [Finding(d, "pilot", error, wider=w) for d, w in zip(drawn, (WIDER, _WIDER_WHEN_MOVED), strict=False)]
+    return min(found, key=lambda one: log_volume(next_region(one, sims.proposal)))
 
 
 def _spread_by_error(posterior: Posterior, model: FittedScore, seed: int) -> np.ndarray:
@@ -137,7 +139,7 @@ def _spread_by_error(posterior: Posterior, model: FittedScore, seed: int) -> np.
 def next_region(found: Finding, limits: Proposal) -> Proposal:
     """Return the region around what was found, within the limits of the first proposal."""
     draws = np.clip(found.draws, limits.low, limits.high)
-    return limits.around(draws, wider=WIDER if found.guide == "posterior" else _WIDER_BY_PILOT)
+    return limits.around(draws, wider=found.wider)
 
 
 def is_settled(now: Proposal, following: Proposal) -> bool:

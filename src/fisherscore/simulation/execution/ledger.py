@@ -190,7 +190,8 @@ class Ledger:
 
     def mark(self, numbers: np.ndarray) -> str:
         """Return a digest of the checksums of some of these records, by which campaigns are told apart."""
-        chosen = np.unique(np.linspace(0, len(numbers) - 1, _MARKED).round().astype(np.int64)) if len(numbers) else []
+        positions = np.linspace(0, len(numbers) - 1, _MARKED if len(numbers) else 0)
+        chosen = np.unique(positions.round().astype(np.int64))
         digest = hashlib.blake2b(digest_size=8)
         with explained_errors(self.folder / FILE):
             for index in (int(numbers[position]) for position in chosen):

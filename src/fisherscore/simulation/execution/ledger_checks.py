@@ -143,6 +143,11 @@ def explained_errors(path: Path) -> Iterator[None]:
             problem = "the disk is full. What was written before is safe: make room, and run the same call again"
         elif "I/O" in text:
             problem = "the disk could not be read or written. What was written before is safe"
+        elif "readonly" in text:
+            problem = (
+                "the run that wrote it was killed, and what it left must be put in order by somebody who may write "
+                "here: let the owner call fisherscore status on the folder once, or copy it to a place of your own"
+            )
         elif "locked" in text:
             problem = "another process holds it"
         elif getattr(error, "sqlite_errorcode", 11) & 0xFF not in _DAMAGED:

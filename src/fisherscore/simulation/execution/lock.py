@@ -58,12 +58,18 @@ def _brief(path: Path) -> str:
 
 def refuse_link(path: Path) -> None:
     """Refuse to write to a file through a link, or to one that has another name as well."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CampaignError(f"out: {_brief(path)} cannot be read ({error.strerror}). Choose another folder.") from None
+    if path.is_symlink() or not path.is_file():
         raise CampaignError(
             f"out: {path} is a link, or no plain file. A campaign's folder may be a link, the file in it may not: "
             "move the file itself here, or choose another folder."
         )
-    if path.exists() and path.stat().st_nlink > 1:
+    if path.stat().st_nlink > 1:
         raise CampaignError(
             f"out: {path} has more than one name (hard links, such as cp -al or a backup makes them), so that writing "
             "to it would change the others too. Put a copy in its place (cp without -l), or choose another folder."
