@@ -117,9 +117,8 @@ def score_field(
 def _arrows(ax: "Axes", fields: list[tuple[Any, dict[str, Any]]], x_obs: Any, num_per_axis: int) -> None:
     """Draw the scores of models, each with its style, on one scale."""
     region = fields[-1][0]
-    grid = region_grid(region, num_per_axis, margin=0.03)
+    grid, span = region_grid(region, num_per_axis, margin=0.03), region.high - region.low
     grid = grid[np.asarray(region.inside(grid))]  # regions with axes of their own do not fill their ranges
-    span = region.high - region.low
     scores = [np.asarray(model.score(grid, x_obs)) * span for model, _ in fields]
     longest = np.max(np.linalg.norm(scores[0], axis=1))
     for score, (_, style) in zip(scores, fields, strict=True):
