@@ -86,7 +86,8 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
             rows.append(outcome.row)
             show(outcome.row)
         waiting.clear()
-        write_json({"benchmark": "sbi_benchmark", "rows": rows, "versions": versions()}, path)
+        document = {"benchmark": "sbi_benchmark", "published": PUBLISHED, "rows": rows}
+        write_json({**document, "versions": versions()}, path)
 
     end = time.monotonic() + 60 * options.minutes
     jobs = jobs_of(options, rows)

@@ -69,7 +69,7 @@ class _Setting(NamedTuple):
     white: Any
     spectra: Spectra
     regression: Regression
-    weighed: Spectra | None = None
+    weighed: Spectra
 
 
 def fit_location_scale(
@@ -87,7 +87,9 @@ def fit_location_scale(
     if start is not None and (start.gaussian.basis, start.mixing_basis) != (gaussian.basis, correlations):
         start = None
     regression = Regression.of(points.values(correlations), white, correlations)
-    setting = _Setting(points.values(gaussian.basis), white, points.spectra(gaussian.basis), regression)
+    setting = _Setting(
+        points.values(gaussian.basis), white, points.spectra(gaussian.basis), regression, points.spectra(gaussian.basis)
+    )
     free_noise = num_components is not None
     if start is None:
         best = _best_blocks(setting, _first_blocks(setting, gaussian, num_components), free_noise)
