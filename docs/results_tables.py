@@ -152,3 +152,21 @@ def fields(document: Row) -> str:
         lines.append((*facts, *values, average("seconds") + " s"))
     seeds = max(len(row["runs"]) for row in document["rows"])
     return f"{table(head, lines)}\n\n{'Means over' if seeds > 1 else 'With'} {seeds} seed{'s' * (seeds > 1)}."
+
+
+def public_benchmark(document: Row) -> str:
+    """Write mean accuracies of the classifier beside published ones, by task and number of simulations."""
+    lines = []
+    for task, figures in document["published"].items():
+        for place, num in enumerate((1_000, 10_000)):
+            mine = {"method": "aimed", "task": task, "num_simulations": num}
+            rows = [row for row in document["rows"] if mine.items() <= row.items()]
+            values = [row["c2st"] for row in rows if "c2st" in row]
+            if values:
+                of = f"{len(values)}" + (f", {len(rows) - len(values)} failed" if len(rows) > len(values) else "")
+                others = [f"{figures[kind][place]:.2f}" for kind in ("sequential", "single")]
+                worst, seconds = f"{max(values):.3f}", f"{sum(r['seconds'] for r in rows) / len(rows):.0f}"
+                mean = f"{sum(values) / len(values):.3f}"
+                lines.append((task.replace("_", " "), f"{num:,}", mean, worst, of, *others, seconds))
+    head = ("task", "simulations", "`fs.infer`, mean", "worst", "observations", "best published, in rounds")
+    return table((*head, "best published, over the prior", "seconds on one core"), lines)

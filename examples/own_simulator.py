@@ -138,7 +138,7 @@ fs.plot.save_figure(fs.plot.identities(checks), "identities.png")
 # All 4 checks passed on 5,000 simulations.
 # check             value    ± error  tolerance  verdict
 # zero mean        0.0598     0.0141        0.1  pass
-# information      0.0336     0.0252        0.1  pass
+# information      0.0274     0.0120        0.1  pass
 # symmetry         0.0000     0.0000        0.2  pass
 # observation      0.9844     0.0000      0.001  pass
 # ```
