@@ -189,7 +189,17 @@ class Inference:
         known = (_UNKNOWN,) if self.constraints is None else self.constraints.findings
         # The posterior says it more closely where it has a problem with what was learned.
         told = tuple(f for f in known if not (self.posterior.problems and f.startswith(BADLY_LEARNED)))
-        return (*self.posterior.problems, *told, *self.notes)
+        return (*self.posterior.problems, *told, *self.notes, *self._advice())
+
+    def _advice(self) -> tuple[str, ...]:
+        """Say what a larger budget would be: what is said of a fit counts the simulations in its region alone."""
+        if self.verdict != BADLY_LEARNED:
+            return ()
+        last = self.rounds[-1].num_used
+        return (
+            f"{len(self.sims):,} simulations were run in all, {last:,} of them lie in the last region, which numbers "
+            "above are about: call infer again with twice as many in all",
+        )
 
     def check(
         self, num_simulations: int = 1_000, *, num_posteriors: int = 200, seed: int = 1, **options: Any

@@ -155,7 +155,9 @@ class Search:
         """Fit the score in the last region, sample its posterior, and put everything together."""
         region = self.rounds[-1].region
         recipe = recipe_for(region) if recipe == "auto" else recipe
-        model = fit(self.in_region(region), recipe=recipe, seed=self.seed, progress=self.options["progress"])
+        with warnings.catch_warnings():  # the findings say the same, under the prior and at the observation
+            warnings.simplefilter("ignore", FisherScoreWarning)
+            model = fit(self.in_region(region), recipe=recipe, seed=self.seed, progress=self.options["progress"])
         model = aimed(model, self.x_obs, self.limits)
         posterior = None if has_several_parts(region) else self._sampled(model, "nuts", options)
         if posterior is None or not posterior.r_hat.max() < LARGEST_R_HAT:
