@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
+from fisherscore.fitting.field_forms import field_forms
+from fisherscore.potentials.closed_forms import CLOSED_FORMS
+from fisherscore.summaries.bank import FieldStatistics
 
 SIDE = 16
 PROBLEM = fs.problems.gaussian_field(SIDE)
@@ -22,6 +25,7 @@ def model(sims):
     return fs.fit(sims)
 
 
+@pytest.mark.slow
 def test_the_score_of_a_gaussian_field_is_met_and_known_to_be(model):
     error = fs.accuracy.score_error(model, PROBLEM, num_pairs=2_000)
     assert error.mean < 0.05
@@ -31,6 +35,7 @@ def test_the_score_of_a_gaussian_field_is_met_and_known_to_be(model):
     assert fs.accuracy.score_error(model, fs.problems.gaussian_field(SIDE, noise=1.0), num_pairs=2_000).mean > 0.5
 
 
+@pytest.mark.slow
 def test_a_log_normal_field_is_mapped_to_a_gaussian_one():
     problem = fs.problems.lognormal_field(32)
     model = fs.fit(fs.simulate(problem.simulator, problem.proposal, 1_500, seed=1_002))
@@ -38,6 +43,7 @@ def test_a_log_normal_field_is_mapped_to_a_gaussian_one():
     assert model.weights["power of mapped"] > 0.5 > model.weights.get("power of pixels", 0.0)
 
 
+@pytest.mark.slow
 def test_every_use_takes_the_map_itself(model, sims):
     theta = np.array([0.0, 2.0])
     x = PROBLEM.simulator.draw(theta, seed=1_007)
@@ -59,6 +65,7 @@ def test_every_use_takes_the_map_itself(model, sims):
     np.testing.assert_allclose(both.score(theta, (x, x)), 2 * model.score(theta, x), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_forecasts_agree_with_the_exact_matrix(model):
     theta0 = np.array([0.0, 2.0])
     forecast = fs.forecast(model, theta0, PROBLEM.simulator, num_simulations=20_000, seed=1_004)
@@ -67,12 +74,24 @@ def test_forecasts_agree_with_the_exact_matrix(model):
     assert 0.85 < np.linalg.det(forecast.fisher_bound) / np.linalg.det(exact) < 1.05
 
 
+@pytest.mark.slow
 def test_traced_scores_are_those_of_arrays(model, sims):
     x, theta = sims.x[:3], sims.theta[:3]
     traced = jax.jit(jax.vmap(model.score_one))(theta.astype(np.float32), x.astype(np.float32))
     np.testing.assert_allclose(traced, model.score(theta, x), rtol=2e-3, atol=2e-2)
 
 
+def test_the_smallest_map_is_fitted_saved_and_read(tmp_path):
+    problem = fs.problems.gaussian_field(12)
+    sims = fs.simulate(problem.simulator, problem.proposal, 800, seed=1_014)
+    model = fs.fit(sims, recipe=fs.AutoRecipe(closed_forms=("location_scale",), network=None))
+    assert fs.accuracy.score_error(model, problem, num_pairs=500).mean < 0.15
+    model.save(tmp_path / "model")
+    read = fs.load(tmp_path / "model")
+    assert np.array_equal(read.score(sims.theta[:5], sims.x[:5]), model.score(sims.theta[:5], sims.x[:5]))
+
+
+@pytest.mark.slow
 def test_a_saved_model_gives_the_same_scores_and_a_changed_one_is_refused(model, sims, tmp_path):
     model.save(tmp_path / "model")
     read = fs.load(tmp_path / "model")
@@ -90,6 +109,7 @@ def _fluctuations(x):
     return np.array([np.log(np.var(x)), np.log(np.mean(np.diff(x, axis=0) ** 2)), np.log(np.var(x[::4, ::4]))])
 
 
+@pytest.mark.slow
 def test_features_of_the_users_own_join_and_have_to_be_given_again(sims, tmp_path):
     some = sims.take(slice(500))
     model = fs.fit(some, features=_fluctuations)
@@ -103,6 +123,7 @@ def test_features_of_the_users_own_join_and_have_to_be_given_again(sims, tmp_pat
     assert np.array_equal(read.score(some.theta[:3], some.x[:3]), model.score(some.theta[:3], some.x[:3]))
 
 
+@pytest.mark.slow
 def test_features_alone_serve_other_recipes(sims):
     model = fs.fit(sims, features=_fluctuations, recipe=fs.ClosedFormRecipe("location_scale"))
     assert 0.05 < fs.accuracy.score_error(model, PROBLEM, num_pairs=1_000).mean < 0.9
@@ -130,6 +151,7 @@ def _exact_series_score(theta, x):
     return np.stack([amplitude, np.sum(steps[:, 1:] * x[:, :-1], axis=1) / np.exp(a)], axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_channels", [1, 2])
 def test_series_with_channels_and_without(num_channels):
     proposal, theta, x = _series(num_channels, 1_005)
@@ -159,6 +181,7 @@ def _exact_masked_score(theta, x, mask, noise=0.1):
     return np.array(scores)
 
 
+@pytest.mark.slow
 def test_a_quarter_of_the_pixels_may_be_missing():
     mask = np.ones((SIDE, SIDE), bool)
     mask.ravel()[np.random.default_rng(1_009).permutation(SIDE**2)[: SIDE**2 // 4]] = False
@@ -190,6 +213,34 @@ def test_nan_that_was_not_declared_is_refused_with_a_way_out():
         fs.fit(sims)
 
 
+def test_many_channels_leave_forms_to_fit():
+    for shape in [(1_000, 8), (64, 64, 8), (128, 128, 16)]:
+        bank = FieldStatistics.laid_out(shape, {"masked": 0}, {})
+        forms = field_forms(bank.blocks, np.ones(bank.num_summaries), list(CLOSED_FORMS))
+        fitted = [name for name, form in forms.items() if bank.num_summaries <= form.max_data]
+        assert {"power of pixels", "power of mapped", "location_scale of scales"} <= set(fitted)
+
+
+@pytest.mark.slow
+def test_many_channels_are_fitted():
+    rng = np.random.default_rng(1_012)
+    proposal = fs.uniform(log_variance=(-1.0, 1.0))
+    theta = proposal.sample(350, seed=1_013)
+    x = np.exp(theta / 2)[:, :, None] * rng.normal(size=(350, 1_000, 8))
+    model = fs.fit(fs.from_table(theta[:300], x[:300], proposal), recipe=fs.AutoRecipe(network=None))
+    exact = 0.5 * (np.sum(x[300:] ** 2, axis=(1, 2)) / np.exp(theta[300:, 0]) - 8_000)
+    missed = np.asarray(model.score(theta[300:], x[300:]))[:, 0] - exact
+    assert np.mean(missed**2) < 0.2 * np.mean(exact**2)
+
+
+@pytest.mark.parametrize("recipe", ["paper", fs.ClosedFormRecipe("location_scale")])
+def test_a_mask_is_refused_by_recipes_without_statistics(recipe):
+    rng = np.random.default_rng(1)
+    sims = fs.from_table(rng.uniform(-1, 1, (400, 1)), rng.normal(size=(400, 12)), fs.uniform(a=(-1.0, 1.0)))
+    with pytest.raises(fs.ArgumentError, match='mask: is for recipe="auto", got .*Recipe. Leave recipe= out'):
+        fs.fit(sims, mask=np.ones(12, bool), recipe=recipe)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -207,6 +258,7 @@ def test_what_cannot_be_fitted_is_refused(change, message, sims):
         change(sims)
 
 
+@pytest.mark.slow
 def test_maps_of_another_shape_and_with_nan_are_refused(model, sims):
     with pytest.raises(fs.ArgumentError, match=r"one observation having shape \(16, 16\)"):
         model.score([0.0, 2.0], np.zeros((8, 8)))

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 import fisherscore as fs
 from fisherscore.summaries.bank import FieldStatistics
 from fisherscore.summaries.field_shape import FieldShape
-from fisherscore.summaries.modes import multiplicities, octaves, rings
+from fisherscore.summaries.modes import multiplicities, octaves, rings, telling
 from fisherscore.summaries.pixel_map import fit_pixel_map
 from fisherscore.summaries.weighting import typical_power, weighted
 
@@ -100,3 +100,21 @@ def test_weighted_maps_are_those_of_the_inverse_covariance():
     found = typical_power(fields * mask, mask > 0)[0, 1:]
     wanted = full[0, 1 : side // 2 + 1]
     np.testing.assert_allclose(found / found[0], wanted / wanted[0], rtol=0.15)
+
+
+@pytest.mark.parametrize("shape", [(64,), (12, 12), (10, 40)])
+def test_no_statistic_is_the_same_for_every_field_but_for_rounding(shape):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(40, *shape)) * np.exp(rng.normal(size=(40,) + (1,) * len(shape)) / 2)
+    rows = FieldStatistics.fit(x, FieldShape.of(shape), None).rows(x)
+    assert rows.std(axis=0).min() > 1e-3
+
+
+def test_only_statistics_of_the_largest_waves_are_left_out():
+    told = telling((400,))
+    assert (~told.shape).nonzero()[0].tolist() == [0] and (~told.skewness).nonzero()[0].tolist() == [0, 1]
+    coarser = np.triu_indices(len(told.shape), 1)
+    assert (~told.together[coarser]).sum() == 1 and told.leaning.T[coarser].all()
+    told = telling((32, 32))
+    assert told.shape.all() and (~told.skewness).nonzero()[0].tolist() == [0, 1]
+    assert told.together[np.triu_indices(len(told.shape), 1)].all()

@@ -54,7 +54,7 @@ def fit(
         memory: Gigabytes that training may take; None allows half of what is free.
         features: A function of one observation that gives up to 1,000 numbers: used beside the statistics of series
             and maps, in place of other data. It is not saved with the model.
-        mask: For series and maps, true where a pixel is observed. What others hold never matters then.
+        mask: For series and maps with ``auto``, true where a pixel is observed. What others hold never matters then.
 
     Returns:
         The fitted score model, with its own estimate of its error where the recipe makes one.
@@ -70,7 +70,7 @@ def fit(
     check_failures(sims, allow_failures=allow_failures)
     num_bytes = allowed_bytes(memory)
     with working("fit", progress), single_precision():
-        embedding = embedding_of(sims, Wanted(features, mask), automatic=isinstance(chosen, AutoRecipe))
+        embedding = embedding_of(sims, _wanted(features, mask, chosen), automatic=isinstance(chosen, AutoRecipe))
         source, options = _summaries(sims, embedding, options)
         if _is_read_in_parts(source, num_bytes, options):
             fitted = fit_in_parts(chosen, source, num_bytes, options)
@@ -84,6 +84,16 @@ def fit(
         model = assemble(fitted, origin, embedding, None if is_too_large(sims, num_bytes) else sims)
     warn_if_badly_learned(model)
     return model
+
+
+def _wanted(features: Callable[..., Any] | None, mask: Any, recipe: Recipe) -> Wanted:
+    """Say what is asked for; only statistics, which no other recipe than auto takes, can leave pixels out."""
+    if mask is not None and not isinstance(recipe, AutoRecipe):
+        raise ArgumentError(
+            f'mask: is for recipe="auto", got {type(recipe).__name__}. Leave recipe= out; or cut the pixels that are '
+            "not observed out of the data, and leave mask= out."
+        )
+    return Wanted(features, mask)
 
 
 def _is_read_in_parts(sims: Simulations, num_bytes: float, options: FitOptions) -> bool:

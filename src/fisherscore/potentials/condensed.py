@@ -9,6 +9,7 @@ there would trust it too much. So closed forms are fitted to summaries of each f
 on the other four; the regression on all, which new data see, differs from these by far less than its error.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -90,7 +91,11 @@ class PowerFitter:
     start: int
     stop: int
     scale: tuple[float, ...]
-    max_data: int = Condensed.max_data
+
+    @property
+    def max_data(self) -> int:
+        """The largest data it is for: any, where its own places are not too many."""
+        return _any_if(self.stop - self.start <= LogGamma.max_data)
 
     def fit(self, points: Points, rows: np.ndarray) -> Condensed:
         """Fit rows (n, d) drawn at points."""
@@ -110,8 +115,8 @@ class PartFitter:
 
     @property
     def max_data(self) -> int:
-        """The largest data it is for."""
-        return Condensed.max_data if self.stop - self.start <= self.form.max_data else 0
+        """The largest data it is for: any, where its own places are not too many."""
+        return _any_if(self.stop - self.start <= self.form.max_data)
 
     def fit(self, points: Points, rows: np.ndarray) -> Condensed:
         """Fit rows (n, d) drawn at points."""
@@ -127,13 +132,22 @@ class CondensedFitter:
 
     form: type[ClosedForm]
     places: tuple[int, ...]
-    max_data: int = Condensed.max_data
+
+    @property
+    def max_data(self) -> int:
+        """The largest data it is for: any, where its own places are not too many."""
+        return _any_if(len(self.places) <= Condensed.max_data)
 
     def fit(self, points: Points, rows: np.ndarray) -> Condensed:
         """Fit rows (n, d) drawn at points."""
         summaries = points.once(("summaries", self.places), lambda: _summarised(points, rows, self.places))
         inner = self.form.fit(summaries.points, summaries.rows)
         return Condensed.of(summaries.matrix, summaries.offset, inner, points.num_parameters)
+
+
+def _any_if(is_possible: bool) -> int:
+    """Give the largest data of a form that looks at some places only, however many others there are."""
+    return sys.maxsize if is_possible else 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ are counted with them.
 import functools
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,3 +86,33 @@ def octaves(places: tuple[int, ...]) -> np.ndarray:
         else:
             filters += [radial * (k / safe) ** 2 for k in components]
     return np.stack(filters).astype(np.float32)
+
+
+class Telling(NamedTuple):
+    """Which statistics of wavelets differ between fields: of each wavelet, and of each pair (finer, coarser)."""
+
+    power: np.ndarray
+    shape: np.ndarray
+    skewness: np.ndarray
+    together: np.ndarray
+    leaning: np.ndarray
+
+
+@functools.lru_cache(maxsize=16)
+def telling(places: tuple[int, ...]) -> Telling:
+    """Tell statistics of wavelets apart from numbers that are the same for every field, but for rounding.
+
+    Means of products of wavelets are sums over modes whose wave numbers add up to zero. Where there are no three of
+    them, a skewness is zero; where squares of two wavelets share no mode but the mean, they do not go together; and
+    a wavelet of one wave is a sine, whose shape is known. On long maps some wavelets along the short side hold no mode
+    at all. Sums of waves of amplitude one count all such modes.
+    """
+    held = octaves(places) > 1e-6
+    axes = tuple(range(1, 1 + len(places)))
+    waves = np.fft.irfftn(held.astype(float), s=places, axes=axes, norm="forward")
+    flat = waves.reshape(len(held), -1)
+    triples = (flat**2) @ flat.T / flat.shape[1]
+    squares = np.fft.rfftn(waves**2, axes=axes, norm="forward").real.reshape(len(held), -1)[:, 1:] > 0.5
+    shared = squares.astype(np.float32) @ squares.T.astype(np.float32)
+    num_modes = (held * multiplicities(places)).reshape(len(held), -1).sum(axis=1)
+    return Telling(num_modes > 0, num_modes > 2, np.diagonal(triples) > 0.5, shared > 0.5, triples > 0.5)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .modes import octaves, rings
+from .modes import octaves, rings, telling
 
 _TINY = 1e-30
 # Where the fractions of pixels below a level are counted, in standard deviations, and how softly.
@@ -51,7 +51,7 @@ def wavelet_statistics(modes: Array, places: tuple[int, ...]) -> Array:
     Of two scales, the correlation of their squares, that of the smaller one's square with the larger one itself, and
     the power that the size of the smaller one has at the larger one's scale (scattering of the second order).
     """
-    filters = octaves(places)
+    filters, tells = octaves(places), telling(places)
     axes = tuple(range(1, 1 + len(places)))
     same = 1 if len(places) == 1 else 2
     found = []
@@ -63,19 +63,22 @@ def wavelet_statistics(modes: Array, places: tuple[int, ...]) -> Array:
         size = jnp.log(jnp.abs(unit).mean(axis=axes) + _TINY)
         kurtosis = jnp.log((unit**4).mean(axis=axes) + _TINY)
         skewness = jnp.arcsinh((unit**3).mean(axis=axes))
-        found += [power, size, kurtosis, skewness]
+        # Rounding errors of what is the same for every field would be taken for data.
+        found += [power[tells.power], size[tells.shape], kurtosis[tells.shape], skewness[tells.skewness]]
         flat = unit.reshape(len(filters), -1)
         squares = flat**2
         num = flat.shape[1]
         together = jnp.matmul(squares, squares.T, precision="highest") / num
         leaning = jnp.matmul(squares, flat.T, precision="highest") / num
         large, small = np.triu_indices(len(filters), 1)
-        found += [jnp.log(together[large, small] + _TINY), jnp.arcsinh(leaning[small, large])]
+        two, three = tells.together[large, small], tells.leaning[small, large]
+        found.append(jnp.log(together[large[two], small[two]] + _TINY))
+        found.append(jnp.arcsinh(leaning[small[three], large[three]]))
         sizes = jnp.fft.rfftn(jnp.abs(unit), axes=axes)
         scattered = (jnp.abs(sizes) ** 2).reshape(len(filters), -1) / num
         weights = (filters**2).reshape(len(filters), -1).T / filters[0].size
         second = jnp.log(jnp.matmul(scattered, weights, precision="highest") + _TINY)
-        keep = large // same < small // same
+        keep = (large // same < small // same) & tells.shape[small] & tells.power[large]
         found.append(second[small[keep], large[keep]])
     return jnp.concatenate([f.ravel() for f in found])
 
