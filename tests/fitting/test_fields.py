@@ -237,7 +237,7 @@ def test_many_channels_are_fitted():
 def test_a_mask_is_refused_by_recipes_without_statistics(recipe):
     rng = np.random.default_rng(1)
     sims = fs.from_table(rng.uniform(-1, 1, (400, 1)), rng.normal(size=(400, 12)), fs.uniform(a=(-1.0, 1.0)))
-    with pytest.raises(fs.ArgumentError, match='mask: is for recipe="auto", got .*Recipe. Leave recipe= out'):
+    with pytest.raises(fs.ArgumentError, match=r'mask: is for recipe="auto", got .*Recipe\. Leave recipe= out'):
         fs.fit(sims, mask=np.ones(12, bool), recipe=recipe)
 
 
