@@ -225,11 +225,11 @@ def test_many_channels_leave_forms_to_fit():
 def test_many_channels_are_fitted():
     rng = np.random.default_rng(1_012)
     proposal = fs.uniform(log_variance=(-1.0, 1.0))
-    theta = proposal.sample(350, seed=1_013)
-    x = np.exp(theta / 2)[:, :, None] * rng.normal(size=(350, 1_000, 8))
-    model = fs.fit(fs.from_table(theta[:300], x[:300], proposal), recipe=fs.AutoRecipe(network=None))
-    exact = 0.5 * (np.sum(x[300:] ** 2, axis=(1, 2)) / np.exp(theta[300:, 0]) - 8_000)
-    missed = np.asarray(model.score(theta[300:], x[300:]))[:, 0] - exact
+    theta = proposal.sample(400, seed=1_013)
+    x = np.exp(theta / 2)[:, :, None] * rng.normal(size=(400, 1_000, 8))
+    model = fs.fit(fs.from_table(theta[:350], x[:350], proposal), recipe=fs.AutoRecipe(network=None))
+    exact = 0.5 * (np.sum(x[350:] ** 2, axis=(1, 2)) / np.exp(theta[350:, 0]) - 8_000)
+    missed = np.asarray(model.score(theta[350:], x[350:]))[:, 0] - exact
     assert np.mean(missed**2) < 0.2 * np.mean(exact**2)
 
 
