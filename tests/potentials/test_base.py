@@ -16,9 +16,11 @@ SETTINGS = {
     "gaussian_baseline": {"degree": 2},
     "location_scale_baseline": {"degree": 2, "mixing_degree": 1, "num_components": 2},
     "polynomial_family": {"degree": 3},
+    "log_gamma": {"degree": 2},
 }
 _FAMILY = {"architecture": "exponential_family", "settings": SETTINGS["exponential_family"]}
 SETTINGS["mapped"] = {"num_knots": 5, "inner": _FAMILY}
+SETTINGS["condensed"] = {"num_summaries": 3, "inner": _FAMILY}
 SETTINGS["stack"] = {"members": [_FAMILY, {"architecture": "mapped", "settings": SETTINGS["mapped"]}]}
 
 

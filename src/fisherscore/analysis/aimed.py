@@ -9,7 +9,8 @@ from .. import plot
 from ..errors import CampaignError
 from ..inference.aiming.kept import DOCUMENT, read_rounds
 from ..inference.aiming.result import CHECKED, Rounds
-from ..inference.aiming.search import Search, has_several_parts
+from ..inference.aiming.rounds import has_several_parts
+from ..inference.aiming.search import Search
 from ..simulation.continuing import see_same_simulator
 from ..simulation.execution.ledger import Ledger
 from ..simulation.execution.run import OK

@@ -71,6 +71,9 @@ def prior_precision(model: ScoreModel | Proposal, prior: Any = None) -> np.ndarr
         return precision
     named, matrix = information(prior, Parameters(model.names, model.low, model.high))
     places = np.array([model.names.index(name) for name in named], int)
+    rest = np.setdiff1d(np.arange(len(precision)), places)
+    # In a region with axes of its own parameters go together: those without a prior are as wide as the region is.
+    precision[np.ix_(rest, rest)] = np.linalg.inv(np.linalg.inv(precision)[np.ix_(rest, rest)])
     precision[places, :] = precision[:, places] = 0.0
     precision[np.ix_(places, places)] = matrix
     return precision

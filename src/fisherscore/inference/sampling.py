@@ -265,6 +265,7 @@ def _posteriors(model: ScoreModel, x: Any, prior: tuple[Any, Any], run: _Run) ->
         )
         problems, notes = problems_and_notes(posterior, model, precision)
         aimed = aiming_problems(model, jax.tree.map(lambda a: a[i], x))
-        return replace(posterior, problems=(*problems, *aimed), notes=notes)
+        # What else is wrong with such a posterior comes of that alone.
+        return replace(posterior, problems=tuple(aimed) or problems, notes=notes)
 
     return [one(i) for i in range(run.chains.shape[2])]

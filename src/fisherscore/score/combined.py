@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._support.arguments import as_data
+from .._support.arguments import as_theta
 from ..errors import ArgumentError
 from .constraints import OwnError
 from .model import ScoreModel
@@ -93,6 +93,19 @@ class CombinedScore(ScoreModel):
                 f"{type(x).__name__}{f' of length {len(x)}' if isinstance(x, tuple | list) else ''}."
             )
         return tuple(m.check_data(v, f"{argument}[{i}]") for i, (m, v) in enumerate(zip(self.models, x, strict=True)))
+
+    def inside(self, theta: Any) -> Any:
+        """Say whether θ lies in the training regions of all models, which may have axes of their own.
+
+        Args:
+            theta: Parameters, shape (..., p), or a mapping by name.
+
+        Returns:
+            Truth values, shape (...).
+        """
+        theta = as_theta(theta, self.names)
+        places = ([self.names.index(name) for name in model.names] for model in self.models)
+        return np.all([m.inside(theta[..., own]) for m, own in zip(self.models, places, strict=True)], axis=0)
 
     def own_scales(self) -> Scales | None:
         """Return scales in which the training region runs from −1 to 1, if all parts can be put into them."""
@@ -312,7 +325,7 @@ def observed(model: Any, x_obs: Any, iid: bool) -> tuple[ScoreModel, Any]:
         return model, x
     if isinstance(model, CombinedScore):
         raise ArgumentError("iid: not for combined models; combine the models of the draws instead.")
-    draws = as_data(x_obs, model.x_shape, "x_obs")
+    draws = model.check_data(x_obs, "x_obs")
     if not draws.size:
         raise ArgumentError(f"x_obs: expected at least one observation, got shape {draws.shape}.")
     if draws.ndim == len(model.x_shape):

@@ -25,9 +25,20 @@ def first_region(proposal: Proposal, prior: Any, seed: int) -> Proposal:
     draws = np.asarray(drawn(law, words.reshape(-1, 2), _NUM_DRAWS), np.float64)
     inside = draws[((draws >= proposal.low) & (draws <= proposal.high)).all(axis=1)]
     if len(inside) < _MIN_DRAWS:
-        raise ArgumentError(
-            f"prior: of {_NUM_DRAWS:,} draws {len(inside)} lie in the proposal's region, beyond which nothing is "
-            "simulated. Give a proposal that holds the prior."
-        )
+        _refuse_prior_elsewhere(draws, proposal)
+        return proposal  # the prior is much wider than the proposal, and cut off by it
     region = proposal.around(inside)
     return proposal if is_settled(proposal, region) else region
+
+
+def _refuse_prior_elsewhere(draws: np.ndarray, proposal: Proposal) -> None:
+    """Refuse a prior of which next to nothing lies in the range of some parameter, though it is no wider than that."""
+    within = ((draws >= proposal.low) & (draws <= proposal.high)).sum(axis=0)
+    width = np.quantile(draws, 0.9, axis=0) - np.quantile(draws, 0.1, axis=0)
+    elsewhere = (within < _MIN_DRAWS) & (width < proposal.high - proposal.low)
+    if elsewhere.any():
+        name = proposal.names[int(np.argmax(elsewhere))]
+        raise ArgumentError(
+            f"prior: of {len(draws):,} draws {within[np.argmax(elsewhere)]} lie in the proposal's range of {name!r}, "
+            "beyond which nothing is simulated. Give a proposal that holds the prior."
+        )

@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import FisherScoreWarning
+from ..._support.arguments import as_count, brief
+from ...errors import ArgumentError, FisherScoreWarning
+from ...fitting.recipes import Recipe
 from ...simulation.continuing import NUM_CHECKED
 from ...simulation.proposal import Proposal
 from ...simulation.simulator import Simulator
 from .result import Inference
 from .search import Search
+
+# As for :func:`fisherscore.sample`.
+_MIN_SAMPLES = 10
 
 
 def infer(
@@ -68,6 +73,9 @@ def infer(
     >>> result.posterior.names, len(result.sims) <= 400
     (('theta1', 'theta2'), True)
     """
+    _check_recipe(recipe)
+    as_count(num_samples, "num_samples", minimum=_MIN_SAMPLES)
+    as_count(num_chains, "num_chains")
     options = {"workers": workers, "dask": dask, "num_checked": num_checked, "progress": progress}
     looked_for = simulator, x_obs, prior
     search = Search.of(looked_for, proposal, num_simulations, num_rounds, seed=seed, out=out, options=options)
@@ -75,6 +83,12 @@ def infer(
     result = search.concluded(recipe, {"num_samples": num_samples, "num_chains": num_chains})
     warn_of(result.posterior.problems)
     return result
+
+
+def _check_recipe(recipe: Any) -> None:
+    """Refuse what is no recipe before anything is simulated."""
+    if not isinstance(recipe, Recipe) and recipe not in ("auto", "paper"):
+        raise ArgumentError(f'recipe: expected "auto", "paper" or a recipe object, got {brief(recipe)}.')
 
 
 def warn_of(problems: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # The part of a region, in each direction, in which a fit weighs all simulations alike.
 CHECKED = 0.75
+_UNKNOWN = "what the data constrain is not known, since this recipe does not know its own error: see check()"
 # Fresh simulations share no random numbers with any round.
 _CHECK = 1_000
 
@@ -178,17 +179,27 @@ class Inference:
     @property
     def verdict(self) -> str:
         """``"right"``, ``"not constrained by the data"`` or ``"badly learned"``; see :attr:`findings` for why."""
-        if self.posterior.problems or self.constraints is None or self.constraints.badly_learned:
+        if self.posterior.problems or (self.constraints is not None and self.constraints.badly_learned):
             return BADLY_LEARNED
-        return NOT_CONSTRAINED if self.constraints.unconstrained else RIGHT
+        return NOT_CONSTRAINED if self.constraints is not None and self.constraints.unconstrained else RIGHT
 
     @property
     def findings(self) -> tuple[str, ...]:
         """Why the verdict is what it is, and what would help; what is to be said of the rounds."""
-        known = () if self.constraints is None else self.constraints.findings
+        known = (_UNKNOWN,) if self.constraints is None else self.constraints.findings
         # The posterior says it more closely where it has a problem with what was learned.
         told = tuple(f for f in known if not (self.posterior.problems and f.startswith(BADLY_LEARNED)))
-        return (*self.posterior.problems, *told, *self.notes)
+        return (*self.posterior.problems, *told, *self.notes, *self._advice())
+
+    def _advice(self) -> tuple[str, ...]:
+        """Say what a larger budget would be: what is said of a fit counts the simulations in its region alone."""
+        if self.verdict != BADLY_LEARNED:
+            return ()
+        last = self.rounds[-1].num_used
+        return (
+            f"{len(self.sims):,} simulations were run in all, {last:,} of them lie in the last region, which numbers "
+            "above are about: call infer again with twice as many in all",
+        )
 
     def check(
         self, num_simulations: int = 1_000, *, num_posteriors: int = 200, seed: int = 1, **options: Any

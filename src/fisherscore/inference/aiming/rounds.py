@@ -1,14 +1,15 @@
 """How large rounds are, what a fit says of where to look next, and when there is nothing left to look for."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ...errors import TrainingError
+from ...errors import ArgumentError, TrainingError
 from ...fitting.fit import fit
 from ...fitting.recipes import AutoRecipe
+from ...potentials.closed_forms import CLOSED_FORMS
 from ...score.fitted import FittedScore
 from ...simulation.proposal import Proposal
 from ...simulation.regions import WIDER, clumps_of
@@ -71,10 +72,27 @@ def _share(place: int, num: int) -> float:
 
 def quick_fit(sims: Simulations, seed: int) -> FittedScore | None:
     """Fit closed forms, and networks too where these are not good enough; None where nothing is learned."""
-    model = _fitted(sims, AutoRecipe(density=None, network=None), seed)
+    recipe = recipe_for(sims.proposal)
+    model = _fitted(sims, replace(recipe, density=None, network=None), seed)
     if model is None or _error(model) > _GOOD_ENOUGH:
-        return _fitted(sims, AutoRecipe(), seed) or model
+        return _fitted(sims, recipe, seed) or model
     return model
+
+
+def recipe_for(region: Proposal) -> AutoRecipe:
+    """Return the default recipe; for modes far apart, of densities of the data alone.
+
+    A quasi-score is no density: what its integral from one mode to another is off by, over a gap where it is large,
+    would decide how much each of them weighs.
+    """
+    if not has_several_parts(region):
+        return AutoRecipe()
+    return AutoRecipe(closed_forms=tuple(name for name in CLOSED_FORMS if name != "quasi_score"))
+
+
+def has_several_parts(region: Proposal) -> bool:
+    """Say whether simulations of a region are run in several parts of it, as around several modes."""
+    return region.parts is not None and len(region.parts.boxes) > 1
 
 
 def _fitted(sims: Simulations, recipe: Any, seed: int) -> FittedScore | None:
@@ -82,7 +100,7 @@ def _fitted(sims: Simulations, recipe: Any, seed: int) -> FittedScore | None:
         warnings.simplefilter("ignore")
         try:
             return fit(sims, recipe=recipe, seed=seed, progress=False)
-        except TrainingError:
+        except (TrainingError, ArgumentError):  # the latter of data that no score can be learned from, or too few
             return None
 
 

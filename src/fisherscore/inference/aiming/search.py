@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._support.arguments import as_count, as_data, as_seed
+from ..._support.arguments import as_count, as_data, as_finite, as_seed
 from ...errors import ArgumentError, FisherScoreWarning
 from ...fitting.fit import fit
 from ...score.fitted import FittedScore
@@ -24,7 +24,7 @@ from .beginning import first_region
 from .gathered import gathered, within
 from .kept import Diary
 from .result import Inference, Round, Rounds
-from .rounds import Finding, find, is_settled, next_region, sizes_of_rounds
+from .rounds import Finding, find, has_several_parts, is_settled, next_region, recipe_for, sizes_of_rounds
 from .verdict import constraints_under, notes_of_rounds
 
 # Fewer simulations than this for each parameter in a region are too few for a score.
@@ -60,12 +60,18 @@ class Search:
     ) -> "Search":
         """Begin a search for the posterior of an observation under a prior, or go on with the one in a folder."""
         simulator, x_obs, prior = looked_for
+        as_finite(x_obs, "x_obs")
         plan = Plan.of(simulator, proposal, None, as_seed(seed))
         if proposal.axes is not None:
             raise ArgumentError("proposal: expected an upright range to begin with, got a region with its own axes.")
         p = proposal.num_parameters
         num = as_count(num_simulations, "num_simulations", minimum=_MIN_A_PARAMETER * p)
         sizes = sizes_of_rounds(num, p, None if num_rounds is None else as_count(num_rounds, "num_rounds"))
+        if min(sizes) < _MIN_A_PARAMETER * p:
+            raise ArgumentError(
+                f"num_rounds: with {num_rounds} rounds of {num:,} simulations the smallest has {min(sizes)}, expected "
+                f"at least {_MIN_A_PARAMETER * p} for {p} parameters. Allow more simulations, or fewer rounds."
+            )
         diary = Diary.of(out, plan, (x_obs, prior, proposal), {"num_simulations": num, "sizes": sizes})
         return cls(
             simulator=simulator,
@@ -148,7 +154,10 @@ class Search:
     def concluded(self, recipe: Any, options: dict[str, Any]) -> Inference:
         """Fit the score in the last region, sample its posterior, and put everything together."""
         region = self.rounds[-1].region
-        model = fit(self.in_region(region), recipe=recipe, seed=self.seed, progress=self.options["progress"])
+        recipe = recipe_for(region) if recipe == "auto" else recipe
+        with warnings.catch_warnings():  # the findings say the same, under the prior and at the observation
+            warnings.simplefilter("ignore", FisherScoreWarning)
+            model = fit(self.in_region(region), recipe=recipe, seed=self.seed, progress=self.options["progress"])
         model = aimed(model, self.x_obs, self.limits)
         posterior = None if has_several_parts(region) else self._sampled(model, "nuts", options)
         if posterior is None or not posterior.r_hat.max() < LARGEST_R_HAT:
@@ -174,11 +183,6 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FisherScoreWarning)
             return sample(model, self.x_obs, prior=self.prior, method=method, **options)
-
-
-def has_several_parts(region: Proposal) -> bool:
-    """Say whether simulations of a region are run in several parts of it, as around several modes."""
-    return region.parts is not None and len(region.parts.boxes) > 1
 
 
 def aimed(model: FittedScore, x_obs: Any, limits: Proposal) -> FittedScore:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from ...errors import ArgumentError
 from ...score.constraints import Constraints
 from ...score.fitted import FittedScore
@@ -37,6 +39,12 @@ def notes_of_rounds(rounds: Rounds, sims: Simulations, num: int) -> tuple[str, .
         notes.append(
             f"{sims.failure_rate:.1%} of the simulations failed and were left out, which is right if failures depend "
             "on the parameters alone"
+        )
+    parts = [1 if r.region.parts is None else len(r.region.parts.boxes) for r in rounds]
+    if max(parts) > parts[-1]:
+        notes.append(
+            f"round {int(np.argmax(parts)) + 1} looked in {max(parts)} places apart, the last in {parts[-1]}: if the "
+            "posterior may have several modes, compare with another seed, or with more simulations"
         )
     pilots = sum(r.guide == "pilot" for r in rounds)
     if pilots == len(rounds) - 1 and pilots:

@@ -73,8 +73,8 @@ class AlongAxes(Block):
         """Say whether v is within the region and the support."""
         at, room = self._outer(theta), _ROUNDING * (self.high - self.low)
         within = ((at >= self.low - room) & (at <= self.high + room)).all() & (jnp.abs(theta) <= 1 + 1e-6).all()
-        if self.inner.is_cut:
-            within &= self.inner.inside(self.inner.to_u(at))
+        if not self.inner.is_box:
+            within &= self.inner.holds(at)
         return within
 
     def ends(self) -> tuple[Ends, ...]:
@@ -104,11 +104,11 @@ def along_axes(inner: Prior, axes: Axes, low: np.ndarray, high: np.ndarray) -> A
 def _pool(block: AlongAxes) -> np.ndarray:
     """Draw uniformly from the region and keep what lies within the support."""
     rng, kept = np.random.default_rng(0), [np.zeros((0, len(block.places)))]
-    each = eqx.filter_jit(jax.vmap(block.inside)) if block.inner.is_cut else None
+    each = None if block.inner.is_box else eqx.filter_jit(lambda own, rows: jax.vmap(own.inside)(rows))
     for _ in range(_NUM_ROUNDS):
         v = rng.uniform(-1, 1, (_NUM_AT_ONCE, len(block.places))).astype(np.float32)
         if each is not None:
-            within = np.asarray(each(jnp.asarray(v)))
+            within = np.asarray(each(block, jnp.asarray(v)))
         else:
             at = v @ block.factor.T + block.centre
             within = ((at >= block.low) & (at <= block.high)).all(axis=1)

@@ -39,6 +39,15 @@ class Block(eqx.Module):
         """Whether some u lie outside the support."""
         return False
 
+    @property
+    def is_box(self) -> bool:
+        """Whether the support is all that lies between the ends of each parameter."""
+        return True
+
+    def holds(self, theta: Float[Array, " k"]) -> Array:
+        """Say whether θ between the ends is in the support, also where u of this block could not be elsewhere."""
+        return jnp.asarray(True)
+
     def walls(self) -> Walls:
         """Say where u ends, below and above, for each parameter; nowhere unless said otherwise."""
         end = jnp.full(len(self.places), jnp.inf, jnp.float32)
@@ -185,6 +194,16 @@ class Prior(eqx.Module):
     def is_cut(self) -> bool:
         """Whether some u lie outside the support."""
         return any(block.is_cut for block in self.blocks)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether the support is all that lies between the ends of each parameter."""
+        return all(block.is_box for block in self.blocks)
+
+    def holds(self, theta: Float[Array, " params"]) -> Array:
+        """Say whether θ between the ends is in the support."""
+        pairs = zip(self.blocks, self._parts(theta), strict=True)
+        return jnp.stack([block.holds(part) for block, part in pairs]).all()
 
     def _parts(self, values: Array) -> list[Array]:
         if len(self.blocks) == 1 and self.blocks[0].places == tuple(range(self.num_parameters)):

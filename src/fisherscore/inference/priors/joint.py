@@ -99,6 +99,15 @@ class JointLaw(Block):
         leaves = dict(zip(self.order, self.numbers, strict=True))
         return jax.tree.unflatten(self.structure, [leaves[i] for i in range(len(leaves))])
 
+    @property
+    def is_box(self) -> bool:
+        """Whether the support is the whole space, or an interval for each parameter."""
+        return is_box(self)
+
+    def holds(self, theta: Float[Array, " k"]) -> Array:
+        """Say whether θ is in the support."""
+        return jnp.asarray(True) if self.is_box else jnp.asarray(self._law().support(theta)).all()
+
     def to_theta(self, u: Float[Array, " k"]) -> tuple[Float[Array, " k"], Float[Array, ""]]:
         """Map u to θ: by the whitening, then into the support."""
         v = self.shift + self.factor @ u

@@ -39,6 +39,11 @@ class _Kept(Block):
         """Whether the prior inside has."""
         return self.inner.has_rest
 
+    @property
+    def is_box(self) -> bool:
+        """Whether the support is a box: it is cut."""
+        return False
+
     def draw(self, words: Array, num: int) -> Float[Array, "num k"]:
         """Take draws that were made beforehand, from a random place on."""
         begin = jnp.asarray(words[0, 0] % np.uint32(_NUM_KEPT), jnp.int32)
@@ -87,6 +92,10 @@ class Polytope(_Kept):
         reached = self._gauge(y)
         return y * jnp.where(reached > 1e-3, jnp.arctanh(reached) / jnp.maximum(reached, 1e-3), 1.0)
 
+    def holds(self, theta: Float[Array, " k"]) -> Array:
+        """Say whether θ is within the inequalities, and in the support of the prior inside."""
+        return (self._gauge(jnp.asarray(self.inverse) @ (theta - self.centre)) < 1) & self.inner.holds(theta)
+
     def ends(self) -> tuple[Ends, ...]:
         """Return the ends of the smallest box around the region."""
         return tuple(ends_from(low, high) for low, high in zip(*self.ends_of, strict=True))
@@ -120,6 +129,10 @@ class Within(_Kept):
     def inside(self, theta: Float[Array, " k"]) -> Array:
         """Say whether θ is within the support."""
         return self.within(theta)
+
+    def holds(self, theta: Float[Array, " k"]) -> Array:
+        """Say whether θ is within the support, and in that of the prior inside."""
+        return self.within(theta) & self.inner.holds(theta)
 
     def ends(self) -> tuple[Ends, ...]:
         """Return the ends of the prior inside."""
