@@ -158,13 +158,13 @@ print(fs.sample(model, x_obs))
 # %% [markdown]
 # ```text
 # [71.559  1.372]
-# excess = 70.34 ± 0.91
-# constant = 1.39176 ± 0.031
+# excess = 70.3385 ± 0.91 (model ± 0.1)
+# constant = 1.39179 ± 0.031 (model ± 0.004)
 # converged
 # NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
 # parameter  mean    sd        16 %    84 %    R-hat  ESS
-# excess     70.339  0.92469   69.425  71.266  1.001  3072
-# constant   1.3927  0.030131  1.3619  1.4222  1.001  2928
+# excess     70.349  0.92728   69.418  71.274  0.999  3836
+# constant   1.3928  0.030364  1.3617  1.423   1.000  3426
 # no problem found
 # ```
 #

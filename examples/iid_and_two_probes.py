@@ -64,8 +64,8 @@ print(fs.maximum_likelihood(on_model, nights, iid=True))
 
 # %% [markdown]
 # ```text
-# source = 102.239 ± 18
-# background = 191.586 ± 18
+# source = 103.643 ± 17 (model ± 4)
+# background = 189.949 ± 18 (model ± 4)
 # converged
 # ```
 #

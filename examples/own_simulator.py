@@ -174,8 +174,8 @@ print(best)
 
 # %% [markdown]
 # ```text
-# rate = 135.959 ± 17
-# energy = 2.39909 ± 0.34
+# rate = 133.898 ± 17 (model ± 2)
+# energy = 2.42668 ± 0.32 (model ± 0.05)
 # converged
 # ```
 #
@@ -216,9 +216,10 @@ fs.plot.save_figure(fs.plot.triangle(posterior), "posterior.png")
 # ```text
 # NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
 # parameter  mean    sd        16 %    84 %    R-hat  ESS
-# rate       138.95  16.824    122.2   156.06  1.000  2550
-# energy     2.4014  0.094173  2.3082  2.4932  1.000  2780
+# rate       137.52  17.107    120.07  154.09  1.000  3154
+# energy     2.4029  0.093148  2.313   2.4959  0.999  2681
 # no problem found
+# not constrained by the data: along +1 rate -0.034 energy the posterior is the prior. More simulations would not help; a narrower prior on one of these parameters, or other data, would
 # ```
 #
 # ![Posterior of rate and energy](../docs/tutorials/images/own_simulator_posterior.png)

@@ -128,11 +128,11 @@ fs.plot.save_figure(fs.plot.triangle(posterior, truth=truth), "posterior.png")
 # ```text
 # NUTS (exact log-likelihood of the model), 4,000 draws, 0 divergent
 # parameter   mean     sd        16 %     84 %     R-hat  ESS
-# log_size    4.4017   0.091778  4.3114   4.4925   1.000  3830
-# log_growth  -3.1432  0.072666  -3.2144  -3.0717  1.000  3665
-# log_rate    -8.0001  0.049741  -8.0501  -7.9522  1.000  3783
+# log_size    4.4003   0.090534  4.3111   4.489    1.000  4224
+# log_growth  -3.1431  0.074214  -3.2176  -3.0684  1.000  3887
+# log_rate    -8.0001  0.050269  -8.0506  -7.949   1.000  4292
 # no problem found
-# not constrained by the data: along +1 log_size -0.96 log_growth -0.97 log_rate the posterior is the prior. More simulations would not help; a narrower prior on one of these parameters, or other data, would
+# not constrained by the data: along +0.97 log_size -1 log_growth -0.98 log_rate the posterior is the prior. More simulations would not help; a narrower prior on one of these parameters, or other data, would
 # ```
 #
 # ![Posterior of size, growth and mutation rate](../docs/tutorials/images/population_genetics_posterior.png)

@@ -55,6 +55,7 @@ def distance(scores, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:sims. the score was badly learned")  # which is right, for few simulations
 @pytest.mark.parametrize("case", GOLDEN)
 def test_the_default_fit_learns_the_same_scores(case):
     """Later versions solve the same equations in another way (grouped noise, one prior of weighted rows, ...).

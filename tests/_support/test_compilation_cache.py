@@ -1,6 +1,7 @@
 """Compiled functions kept in a folder: used by the next process, bounded, and never in the way."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -132,12 +133,17 @@ def test_the_default_folder_follows_the_environment(tmp_path):
 
 @pytest.mark.slow
 def test_the_command_line_keeps_what_it_compiles(tmp_path):
-    program = "import json, sys, numpy as np; np.save(sys.argv[2], [json.load(open(sys.argv[1]))['theta']['a']])"
-    words = ["check-simulator", "-p", "a=0:1", "--", sys.executable, "-c", program, "{input}", "{output}"]
-    command = [sys.executable, "-m", "fisherscore.cli", *words]
-    subprocess.run(command, env=environment(XDG_CACHE_HOME=str(tmp_path)), stdout=subprocess.DEVNULL, check=False)
-    assert entries(tmp_path)
-    other = tmp_path / "other"
+    (tmp_path / "mine.py").write_text(
+        "import jax\n\n\ndef noisy(key, theta):\n    return theta + jax.random.normal(key, (2,))\n"
+    )
+    (tmp_path / "a.toml").write_text(
+        '[simulator]\njax = "mine.py:noisy"\nshape = 2\n\n[parameters]\na = [0.0, 1.0]\n\n[budget]\nsimulations = 40\n'
+    )
+    kept, other = tmp_path / "kept", tmp_path / "other"
+    command = [sys.executable, "-m", "fisherscore.cli", "simulate", str(tmp_path / "a.toml")]
+    subprocess.run(command, env=environment(XDG_CACHE_HOME=str(kept)), stdout=subprocess.DEVNULL, check=False)
+    assert entries(kept)
+    shutil.rmtree(tmp_path / "runs")
     settings = environment(XDG_CACHE_HOME=str(other), FISHERSCORE_COMPILATION_CACHE="off")
     subprocess.run(command, env=settings, stdout=subprocess.DEVNULL, check=False)
     assert not other.exists()

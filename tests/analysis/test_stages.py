@@ -295,7 +295,7 @@ def test_the_page_in_a_browser(analysis, browser, view, tmp_path):
     context = browser.new_context(**VIEWS[view])
     page = context.new_page()
     assert look(page, path) == []
-    assert page.evaluate("document.images.length") == 5
+    assert page.evaluate("document.images.length") == 6
     assert page.inner_text("h1") == "A <script>alert(1)</script> & more"
     shade = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, shade[4:-1].split(","))) < 150) == (view == "dark")

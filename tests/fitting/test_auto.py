@@ -86,12 +86,13 @@ def designs(problem, num):
 def test_existing_simulations_of_any_design_give_the_same_score():
     problem = fs.problems.poisson_counts()
     recipe = fs.AutoRecipe(closed_forms=("location_scale", "quasi_score"), density=None)
-    uniform = fs.accuracy.score_error(fitted(problem, 2_000, recipe=recipe), problem).mean
+    # A clustered design has a third of the rows where the error is measured, so that a third of them is the yardstick.
+    third = fs.accuracy.score_error(fitted(problem, 2_000 // 3, recipe=recipe), problem).mean
     for theta in designs(problem, 2_000).values():
         x = problem.simulator.draw(theta, seed=6)
         model = fs.fit(fs.from_table(theta, x, problem.proposal), recipe=recipe)
-        # Where a design leaves gaps there is less to learn from, but no bias: a clustered one has a third of the rows.
-        assert fs.accuracy.score_error(model, problem).mean < 3 * uniform
+        # Where a design leaves gaps there is less to learn from, but no bias.
+        assert fs.accuracy.score_error(model, problem).mean < 1.5 * third
 
 
 def test_a_table_is_checked():
@@ -115,6 +116,7 @@ BAD = {
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:sims. the score was badly learned")  # which is right, for few simulations
 @pytest.mark.parametrize("case", BAD)
 def test_odd_data_end_in_a_good_fit_or_a_clear_message(case):
     num, function = BAD[case]
