@@ -137,7 +137,7 @@ def test_the_command_line_keeps_what_it_compiles(tmp_path):
         "import jax\n\n\ndef noisy(key, theta):\n    return theta + jax.random.normal(key, (2,))\n"
     )
     (tmp_path / "a.toml").write_text(
-        '[simulator]\njax = "mine.py:noisy"\nshape = 2\n\n[parameters]\na = [0.0, 1.0]\n\n[budget]\nsimulations = 40\n'
+        '[simulator]\njax = "mine.py:noisy"\nshape = 2\n\n[parameters]\na = [0.0, 1.0]\n\n[budget]\nsimulations = 100\n'
     )
     kept, other = tmp_path / "kept", tmp_path / "other"
     command = [sys.executable, "-m", "fisherscore.cli", "simulate", str(tmp_path / "a.toml")]
