@@ -266,6 +266,7 @@ OF_ONE_FILE = {
     "spectra": ("weak_lensing_spectra", results_tables.spectra),
     "start_up": ("start_up", results_tables.start_up),
     "growth": ("growth", results_speed.growth),
+    "time_to_answer": ("time_to_answer", results_speed.time_to_answer),
     "public_benchmark": ("sbi_benchmark", results_tables.public_benchmark),
 }
 
