@@ -1,5 +1,6 @@
 """What simulators return that is no plain array of numbers: never taken for data with a wrong value."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -32,6 +33,10 @@ MASKED = np.ma.masked_array([1.0, -999.0, 2.0], mask=[False, True, False], fill_
         (np.array([(1.0, 2)], "f8,i8"), "bad_output"),
         (np.ma.masked_array(["a"], mask=[True]), "bad_output"),
         (np.array([np.longdouble("1e400")]), "nonfinite"),
+        (np.array([2**53 + 1]), "bad_output"),
+        (np.array([-(2**60), 0]), "bad_output"),
+        (np.array([2**53 - 1, 0]), "ok"),
+        (np.array([float(2**60)]), "ok"),
         ([True, False], "ok"),
         (3, "ok"),
     ],
@@ -75,3 +80,18 @@ def test_a_campaign_counts_them_as_failures():
 def test_arguments_are_read_the_same_way(value, match):
     with pytest.raises(fs.ArgumentError, match=match):
         as_finite(value, "x")
+
+
+def test_an_index_that_jax_would_clamp_is_found_before_a_campaign():
+    """JAX reads ``theta[2]`` of two parameters as ``theta[1]``: nothing fails, and the data are of another model."""
+
+    def simulator(key, theta):
+        return theta[index] + jax.random.normal(key, (3,))
+
+    proposal = fs.uniform(a=(0.0, 1.0), b=(0.0, 1.0))
+    index = 2
+    beyond = fs.check_simulator(fs.from_jax(simulator, name="beyond"), proposal)
+    assert "beyond the end of an array" in beyond.problems[0] and "index 2 is out of bounds" in beyond.problems[0]
+    index = 1
+    within = fs.check_simulator(fs.from_jax(simulator), proposal)
+    assert within.problems == ()

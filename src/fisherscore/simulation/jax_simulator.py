@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import checkify
 
 from .._support.arguments import as_count, brief_text
 from .._support.keys import key_of, short_key_of
@@ -80,6 +81,21 @@ class JaxSimulator(Simulator):
                 f'{float(low[k])!r} to {float(high[k])!r}. Pass precision="double" to fisherscore.from_jax, or measure '
                 f"{names[k]} from a point inside this range."
             )
+
+    def index_beyond_an_axis(self, theta: np.ndarray) -> str | None:
+        """Run one record with every index checked, which JAX otherwise clamps: ``theta[5]`` of three is the last one.
+
+        Args:
+            theta: Parameters, shape (p,).
+
+        Returns:
+            What JAX says of the first index out of range, or None.
+        """
+        checked = checkify.checkify(self.function, errors=checkify.index_checks)
+        with double_precision() if self.double else single_precision():
+            error, _ = jax.jit(checked)(jax.random.key(0), jnp.asarray(self._in_its_precision(theta)))
+        found: str | None = error.get()
+        return None if found is None else found.splitlines()[0]
 
     def _in_its_precision(self, parameters: np.ndarray) -> np.ndarray:
         """Return parameters as the function gets them."""

@@ -181,6 +181,9 @@ class _Runner:
 
     def trial(self, theta: np.ndarray, here: Outcome, repeatable: bool | None) -> list[str]:
         """Run the first record in a worker, if that was not done; say what is wrong, or other than here."""
+        beyond = self.simulator.index_beyond_an_axis(theta[0]) if here.status == OK else None
+        if beyond is not None:
+            return [f"it goes beyond the end of an array, where JAX takes the last element: {beyond}"]
         if not isinstance(self.simulator, OneByOneSimulator) or self.engine != Here():
             return []
         job = Job(self.simulator, np.arange(1), theta, self.stream)

@@ -92,6 +92,17 @@ class Simulator(abc.ABC):
         """
         del low, high, names
 
+    def index_beyond_an_axis(self, theta: np.ndarray) -> str | None:
+        """Look for an index out of range where the simulator's own language would not tell; by default there is none.
+
+        Args:
+            theta: Parameters, shape (p,).
+
+        Returns:
+            What is read or written where there is nothing, or None.
+        """
+        del theta
+
     @abc.abstractmethod
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
         """Run some records.

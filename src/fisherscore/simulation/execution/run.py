@@ -30,6 +30,8 @@ BAD_OUTPUT, NONFINITE, LOST = "bad_output", "nonfinite", "lost"
 STATUSES = (OK, RAISED, NONZERO_EXIT, SIGNAL, TIMEOUT, BAD_OUTPUT, NONFINITE, LOST)
 
 _MAX_MESSAGE_LENGTH = 2_000
+# From here on double precision does not hold every whole number.
+_LARGEST_WHOLE = 2**53
 # What to do with arrays of other kinds, by NumPy's code.
 _INSTEAD = {
     "M": ": dates as numbers in a unit of your choice, such as days",
@@ -189,6 +191,12 @@ def outcome_of(value: Any, who: str) -> Outcome:
         )
     with np.errstate(over="ignore"):  # longer floats may become infinite, which is found
         x = np.atleast_1d(array.astype(np.float64))
+    if array.dtype.kind in "iu" and np.abs(x).max() >= _LARGEST_WHOLE:
+        return failure(
+            BAD_OUTPUT,
+            f"x has whole numbers of 2**53 and more, such as {array.flat[np.abs(x).argmax()]}, which double "
+            "precision would round. Subtract a constant, or return floats if rounding is meant.",
+        )
     bad = int((~np.isfinite(x)).sum())
     if bad:
         return Outcome(NONFINITE, x, f"x has {bad} values that are NaN, infinite or masked")
