@@ -3,8 +3,8 @@
     python benchmarks/double_precision.py [README.md docs/tutorials/first_posterior.md ...]
 
 Every page runs twice, in processes of their own: once as it is and once with ``JAX_ENABLE_X64=1``. The numbers that
-both print are compared, relative to the larger; durations, speeds of running and paths are left out. A campaign begun in single precision
-is gone on with in double. The results stand in ``benchmarks/results/double_precision.json``.
+both print are compared, relative to the larger; durations, speeds of running and paths are left out. A campaign begun
+in single precision is gone on with in double. The results stand in ``benchmarks/results/double_precision.json``.
 """
 
 import importlib.util

@@ -259,6 +259,7 @@ OF_ONE_FILE = {
     "indecomposable": ("indecomposable", results_tables.indecomposable),
     "sampler": ("sampler", results_tables.sampler),
     "campaigns": ("campaign", results_tables.campaigns),
+    "going_on": ("campaign_resume", results_speed.going_on),
     "kills": ("kills", results_tables.kills),
     "damage": ("damage", results_tables.damage),
     "fields": ("fields", results_tables.fields),

@@ -77,3 +77,17 @@ def growth(document: Row) -> str:
         points.append((STEPS[step], seconds(old), seconds(new), ratio(old, new)))
     sizes = f"{large[0]['parameters']} parameters, {large[0]['data']} data, {large[0]['simulations']:,} simulations"
     return f"{text}\n\n{sizes}, seconds:\n\n{table(('step', '0.1.0', 'now', 'times quicker'), points)}"
+
+
+def going_on(document: Row) -> str:
+    """Write what it takes to go on with a large campaign, beside the older version."""
+    labels = {
+        "nothing_to_do_here": "nothing left to do (s)",
+        "nothing_to_do_workers": "the same with two workers (s)",
+        "ten_more_here": "ten more records (s)",
+        "ten_more_workers": "the same with two workers (s)",
+    }
+    versions = (document["before"], document["now"])
+    lines = [(text, *(f"{row['resume'][key]:.3f}" for row in versions)) for key, text in labels.items()]
+    lines.append(("overhead at 10 ms a run", *(f"{row['overhead']['overhead']:.1%}" for row in versions)))
+    return table((f"{document['now']['resume']['records']:,} records", "0.1.0", "now"), lines)
