@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-slow lint types docs check clean
+.PHONY: run test test-slow lint types docs archives check clean
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,7 +41,11 @@ types: $(VENV)/.dev
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-check: lint types docs test test-slow
+# Wheel and source archive, each built, installed into an environment of its own and tried.
+archives:
+	$(PYTHON) tests/archives/check.py
+
+check: lint types docs test test-slow archives
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache

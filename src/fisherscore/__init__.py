@@ -7,7 +7,7 @@ module has the name of a function exported here: importing it would put the modu
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:  # the same names for type checkers; a test holds the two lists together
     from . import accuracy as accuracy
