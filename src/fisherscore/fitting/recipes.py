@@ -29,6 +29,7 @@ from .design import refuse_dependent
 from .field_forms import field_forms, may_have_network
 from .latent_pairs import LatentPairs, latent_pairs
 from .options import FitOptions
+from .rare_events import hardly_ever_changes
 from .train import Monitor, Task, Training, latent_score_loss, train
 from .trainers import DensityTrainer, ResidualTrainer, Trainer
 
@@ -317,8 +318,12 @@ def _thinned(sims: Simulations, seed: int) -> Simulations:
 
 
 def _rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:
-    """Scale the parameters at which x was drawn to [−1, 1] over the training region, and standardise x."""
+    """Scale the parameters at which x was drawn to [−1, 1] over the training region, and standardise x.
+
+    Data that hardly ever change are zero then, in all rows.
+    """
     refuse_dependent(sims)
     standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x, sims.proposal.axes)
     u, x = standardizer.inputs(sims.drawn_at, sims.x)
-    return standardizer, Rows(u, x.reshape(len(x), -1))
+    rare = hardly_ever_changes(sims.x)
+    return standardizer.leaving_out(rare), Rows(u, np.where(rare, 0.0, x).reshape(len(x), -1))

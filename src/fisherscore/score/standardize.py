@@ -9,6 +9,7 @@ becomes (1/a) Tᵀ. A network that models r(u, v) = score in u divided by the co
 The same c is used for every component, so that r is the gradient of a potential exactly when s is.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +22,8 @@ from .scales import Scales
 
 # Standardised data are at most this large: their squares are numbers of single precision still.
 _FARTHEST = 1e15
+# The scale of data that are left out, in their own: what is divided by it is nothing beside any other.
+_LEFT_OUT = 1e30
 
 
 class Standardizer(eqx.Module):
@@ -69,6 +72,10 @@ class Standardizer(eqx.Module):
             score_scale=self.score_scale,
             theta_turn=np.linalg.inv(scales.turn),
         )
+
+    def leaving_out(self, data: np.ndarray) -> "Standardizer":
+        """Return the same map, which takes the data that are named to zero, whatever they are."""
+        return replace(self, x_scale=np.where(data, _LEFT_OUT * np.maximum(self.x_scale, 1.0), self.x_scale))
 
     def inputs(self, theta: Any, x: Any) -> tuple[Any, Any]:
         """Map (θ, x) to what the network sees."""

@@ -1,0 +1,58 @@
+"""Counts that are zero but in a few simulations do not spoil what other data tell."""
+
+import numpy as np
+import pytest
+
+import fisherscore as fs
+from fisherscore.fitting import recipes
+from fisherscore.fitting.rare_events import hardly_ever_changes
+
+_RECIPE = fs.AutoRecipe(density=None)
+_SLOPE = 2.0
+
+
+def _simulations(num: int, num_events: int, seed: int = 0) -> fs.Simulations:
+    """Draw two Gaussian data of means 2θ, and a count that is one in so many rows."""
+    rng = np.random.default_rng(seed)
+    theta = rng.uniform(-1, 1, (num, 2))
+    count = np.zeros(num)
+    count[rng.choice(num, num_events, replace=False)] = 1.0
+    x = np.column_stack([_SLOPE * theta + rng.standard_normal((num, 2)), count])
+    return fs.from_table(theta, x, fs.uniform({"a": (-1, 1), "b": (-1, 1)}))
+
+
+def _error(model: fs.FittedScore, num_events: int) -> float:
+    fresh = _simulations(300, num_events, seed=1)
+    scores = np.stack([np.asarray(model.score(t, x)) for t, x in zip(fresh.theta, fresh.x, strict=True)])
+    true = _SLOPE * (fresh.x[:, :2] - _SLOPE * fresh.theta)
+    return float(np.mean((scores - true) ** 2) / np.mean(true**2))
+
+
+@pytest.mark.parametrize("num_events", [1, 12, 25])
+def test_a_few_events_spoil_nothing(num_events):
+    model = fs.fit(_simulations(500, num_events), recipe=_RECIPE, progress=False)
+    assert _error(model, 30) < 0.05 and model.estimated_error < 0.1
+
+
+def test_without_care_they_do(monkeypatch):
+    monkeypatch.setattr(recipes, "hardly_ever_changes", lambda x: np.zeros(x.shape[1:], dtype=bool))
+    with pytest.warns(fs.FisherScoreWarning, match="badly learned"):
+        model = fs.fit(_simulations(500, 12), recipe=_RECIPE, progress=False)
+    assert _error(model, 30) > 0.15 and model.estimated_error > 0.3
+
+
+def test_a_model_does_not_look_at_them_and_remembers_it(tmp_path):
+    model = fs.fit(_simulations(500, 5), recipe=_RECIPE, progress=False)
+    model.save(tmp_path / "model")
+    x = np.array([[0.3, -0.2, 0.0], [0.3, -0.2, 1.0]])
+    for one in (model, fs.load(tmp_path / "model")):
+        without, with_event = np.asarray(one.score([0.1, 0.2], x))
+        assert np.array_equal(without, with_event)
+
+
+def test_which_data_hardly_ever_change():
+    rows = np.arange(1_000)
+    x = np.column_stack([rows < 0, rows == 700, rows % 40 == 7, rows % 30 == 7, rows, rows % 2]).astype(float)
+    assert hardly_ever_changes(x).tolist() == [False, True, True, False, False, False]
+    assert hardly_ever_changes(x[:, [4]].reshape(-1, 1, 1)).shape == (1, 1)
+    assert not hardly_ever_changes(x[:60, 2:3] * 0 + (rows[:60, None] % 8 == 0)).any()
