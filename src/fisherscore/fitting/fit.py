@@ -40,8 +40,7 @@ def fit(
 
     A campaign whose data take more than ``memory`` is not loaded whole: networks are trained on random parts of it in
     turn, ``auto`` on one such part. Series (t,) or (t, c) and maps (n, m) or (n, m, c) of more than 100 data, with c
-    channels, are first condensed into statistics by ``auto``; the model takes the data themselves. Data with one value in
-    all but a few simulations are not looked at: what they tell cannot be learned from so few.
+    channels, are first condensed into statistics by ``auto``; the model takes the data themselves.
 
     Args:
         sims: Simulations from :func:`fisherscore.simulate`, :func:`fisherscore.open_campaign` or

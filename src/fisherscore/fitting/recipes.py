@@ -240,7 +240,7 @@ class AutoRecipe(Recipe):
 
     See ``fitting.auto`` for how. ``model.weights`` names the weights of the members, and ``model.estimated_error`` is
     the score error of :mod:`fisherscore.accuracy` as far as the fit itself can tell: what no candidate sees, none can
-    count.
+    count. Data with one value in all but a few simulations are left out: what they tell cannot be learned from so few.
 
     Args:
         closed_forms: Names of the closed forms to try.
