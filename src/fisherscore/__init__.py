@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test holds the two list
     from .errors import SimulationError as SimulationError
     from .errors import TrainingError as TrainingError
     from .fitting.fit import fit as fit
+    from .fitting.learned_summary import LearnedSummary as LearnedSummary
     from .fitting.recipes import AutoRecipe as AutoRecipe
     from .fitting.recipes import ClosedFormRecipe as ClosedFormRecipe
     from .fitting.recipes import NetworkRecipe as NetworkRecipe
@@ -135,6 +136,7 @@ _HOMES = {
     "simulation.preflight": ("SimulatorCheck", "check_simulator"),
     "simulation.proposal": ("Proposal", "normal", "uniform"),
     "fitting.fit": ("fit",),
+    "fitting.learned_summary": ("LearnedSummary",),
     "fitting.recipes": ("AutoRecipe", "ClosedFormRecipe", "NetworkRecipe", "PaperRecipe", "Recipe"),
     "inference.sampling": ("sample", "sample_many"),
     "score.constraints": ("Combination", "Constraints"),

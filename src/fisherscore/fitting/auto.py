@@ -12,7 +12,7 @@
 All of it sees (θ, x) with x drawn at θ, whatever the design of θ: no latent has to be chosen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,11 +24,13 @@ from ..errors import TrainingError
 from ..potentials.base import Fitter, Potential
 from ..potentials.stack import Stack
 from .checks import nothing_learned
-from .cross_validation import cross_validate, first_points
+from .cross_validation import CrossValidation, cross_validate, first_points
 from .data import Rows
+from .error_estimate import ErrorEstimate, network_error
+from .field_forms import is_learned
 from .network_trial import NetworkTrial
 from .options import FitOptions
-from .regimes import WeighedForms, regime_of
+from .regimes import Regime, WeighedForms, regime_of
 from .trainers import Trainer
 
 # Among more simulations than this, the closed forms are first screened on this many of them.
@@ -51,8 +53,17 @@ class StackFit:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def fit_stack(rows: Rows, closed_forms: Mapping[str, Fitter], trainer: Trainer | None, options: FitOptions) -> StackFit:
-    """Fit and weigh all candidates on standardised rows."""
+def fit_stack(
+    rows: Rows,
+    closed_forms: Mapping[str, Fitter],
+    trainer: Trainer | None,
+    options: FitOptions,
+    scatter: Sequence[Rows] = (),
+) -> StackFit:
+    """Fit and weigh all candidates on standardised rows.
+
+    ``scatter`` are the same rows as each of several networks summarises them, whose differences are errors as well.
+    """
     rng = np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=(3,)))
     forms = _weighed_forms(rows, _screened(rows, closed_forms, rng), rng)
     error = regime_of(len(rows)).error(forms, rows, rng)
@@ -70,6 +81,8 @@ def fit_stack(rows: Rows, closed_forms: Mapping[str, Fitter], trainer: Trainer |
     if not members:
         raise TrainingError(nothing_learned(rows))
     stack = _stack(members, weights, rows)
+    if scatter:
+        error = error.plus(_error_of_summaries(stack, scatter))
     scores = first_points(rows).scores(stack)
     information, shrinkage = _unshrunk(scores.T @ scores / len(scores), amplitude)
     known = forms.members or error.covariance.any()
@@ -82,6 +95,12 @@ def fit_stack(rows: Rows, closed_forms: Mapping[str, Fitter], trainer: Trainer |
         information=information,
         details=details,
     )
+
+
+def _error_of_summaries(stack: Stack, scatter: Sequence[Rows]) -> ErrorEstimate:
+    """Estimate what a score is off by since the summaries it sees were learned of few simulations."""
+    each = [rows.scores(stack) for rows in scatter]
+    return network_error(each, np.mean(each, axis=0))
 
 
 def _unshrunk(second_moment: np.ndarray, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
@@ -113,7 +132,19 @@ def _weighed_forms(rows: Rows, forms: Mapping[str, Fitter], rng: np.random.Gener
     fitted: dict[str, Potential] = {name: form.fit(rows.points, rows.x) for name, form in forms.items()}
     validation = cross_validate(rows, forms, regime.split(len(rows), rng))
     weights = regime.weights(validation)
+    if any(map(is_learned, weights)) and not _pays(validation, weights, regime):
+        weights = regime.weights(validation.of([name for name in forms if not is_learned(name)]))
     return WeighedForms({n: fitted[n] for n, w in weights.items() if w > 0}, weights, validation, forms)
+
+
+def _pays(validation: CrossValidation, weights: Mapping[str, float], regime: Regime) -> bool:
+    """Say whether what was learned lowers the loss of held-out rows by more than twice the standard error."""
+    others = validation.of([name for name in validation.fits if not is_learned(name)])
+    if not others.fits:
+        return True
+    with_it, without = (v.loss(w) for v, w in ((validation, weights), (others, regime.weights(others))))
+    gains = without - with_it
+    return bool(gains.mean() > 2.0 * gains.std() / np.sqrt(len(gains)))
 
 
 def _stack(members: dict[str, Potential], weights: dict[str, float], rows: Rows) -> Stack:

@@ -1,7 +1,7 @@
 """Closed forms fitted with parts of the simulations left out, and what they say of those parts."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,20 @@ class CrossValidation:
     def usable_terms(self) -> list[Terms]:
         """Return the terms of the usable closed forms."""
         return [self.terms[n] for n in self.usable]
+
+    def of(self, names: Collection[str]) -> "CrossValidation":
+        """Return that of some of the closed forms."""
+        return replace(
+            self,
+            fits={n: each for n, each in self.fits.items() if n in names},
+            scores={n: each for n, each in self.scores.items() if n in names},
+            terms={n: each for n, each in self.terms.items() if n in names},
+        )
+
+    def loss(self, weights: Mapping[str, float]) -> np.ndarray:
+        """Compute the loss of every held-out row of a weighted sum."""
+        parts = [(w, self.terms[n]) for n, w in weights.items() if w]
+        return self.risk.loss(Terms.weighted_sum(parts, (len(self.held_out), self.risk.metric.shape[0])))
 
     def edge_noise(self) -> np.ndarray:
         """Estimate how much noisier usable closed forms are at the edge than inside."""

@@ -17,6 +17,8 @@ from ..summaries.bank import FieldStatistics
 from ..summaries.base import Embedding
 from ..summaries.field_shape import FieldShape
 from ..summaries.given import GivenFeatures, Joined
+from .learned_summary import CrossFitted, LearnedSummary, fit_learned
+from .options import FitOptions, SummaryScatter
 
 # A field of fewer simulations than this cannot be learned.
 _FEWEST = 300
@@ -25,19 +27,20 @@ _ROWS_AT_ONCE, _NUM_FIRST = 2_000, 500
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """What a user asks for: features of their own, an embedding to be trained, and which pixels were observed."""
+    """What a user asks for: features of their own, a summary to be learned, and which pixels were observed."""
 
     features: Callable[..., Any] | None = None
     mask: Any = None
+    learned: LearnedSummary | None = None
 
     @property
     def any(self) -> bool:
         """Whether anything was asked for."""
-        return self.features is not None or self.mask is not None
+        return self.features is not None or self.mask is not None or self.learned is not None
 
 
-def embedding_of(sims: Simulations, wanted: Wanted, *, automatic: bool) -> Embedding | None:
-    """Choose and fit the summaries of data; None where data are few enough to be taken as they are.
+def fixed_summaries(sims: Simulations, wanted: Wanted, *, automatic: bool) -> Embedding | None:
+    """Choose and fit the summaries that are not learned; None where data are few enough to be taken as they are.
 
     ``automatic`` says whether statistics of fields may be taken without being asked for.
     """
@@ -60,12 +63,65 @@ def embedding_of(sims: Simulations, wanted: Wanted, *, automatic: bool) -> Embed
     return Joined.of(parts) if parts else None
 
 
-def summarised(sims: Simulations, embedding: Embedding) -> Simulations:
-    """Give simulations, in memory, whose data are summaries; those of a campaign are read a part at a time."""
-    noted(f"statistics of {len(sims):,} simulations")
-    pieces = [_summarised(records, embedding) for records in _parts(sims)]
-    records = pieces[0] if len(pieces) == 1 else _joined(pieces)
-    return replace(sims, store=MemoryStore(records))
+@dataclass(frozen=True, eq=False)
+class Summaries:
+    """What data are summarised by: what is the same for all simulations, and what was learned of others than each."""
+
+    fixed: Embedding | None
+    learned: CrossFitted | None = None
+
+    @property
+    def embedding(self) -> Embedding | None:
+        """What new data are summarised by; the learned summary comes last."""
+        parts: list[Embedding] = [] if self.fixed is None else [self.fixed]
+        if self.learned is not None:
+            parts.append(self.learned.learned)
+        return Joined.of(parts) if parts else None
+
+    def filled(self, x: Any) -> Any:
+        """Put numbers in place of pixels that were declared missing."""
+        return x if self.fixed is None else self.fixed.filled(x)
+
+    def of_simulations(self, sims: Simulations) -> Simulations:
+        """Give simulations, in memory, whose data are summaries; those of a campaign are read a part at a time."""
+        noted(f"statistics of {len(sims):,} simulations")
+        pieces = [self._of_records(sims.store.read(positions), positions) for positions in _parts(len(sims))]
+        records = pieces[0] if len(pieces) == 1 else _joined(pieces)
+        return replace(sims, store=MemoryStore(records))
+
+    def scatter(self, sims: Simulations) -> SummaryScatter | None:
+        """Say what each network makes of simulations that none was trained on."""
+        if self.learned is None:
+            return None
+        apart, each = self.learned.each_apart(sims, self.filled)
+        records = sims.store.read(apart)
+        if self.fixed is not None:
+            same = self.fixed.rows(self.filled(records.x))
+            each = np.stack([np.concatenate([same, guesses], axis=1) for guesses in each])
+        return SummaryScatter(replace(sims, store=MemoryStore(records)).drawn_at, each)
+
+    def _of_records(self, records: Records, positions: np.ndarray) -> Records:
+        """Summarise the data of records; those of failures are nothing, and stay so."""
+        x = self.filled(records.x)
+        found = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+        parts = [] if self.fixed is None else [self.fixed.rows(x[found])]
+        if self.learned is not None:
+            parts.append(self.learned.rows(x[found], positions[found]))
+        summaries = np.full((len(x), sum(part.shape[1] for part in parts)), np.nan)
+        summaries[found] = np.concatenate(parts, axis=1)
+        return replace(records, x=summaries)
+
+
+def summaries_of(
+    sims: Simulations, wanted: Wanted, options: FitOptions, *, automatic: bool, most_bytes: float
+) -> Summaries:
+    """Choose, fit and learn what data are summarised by; nothing where data are taken as they are."""
+    fixed = Summaries(fixed_summaries(sims, wanted, automatic=automatic))
+    if wanted.learned is None:
+        return fixed
+    if len(sims.store.successes()) < _FEWEST:
+        _refuse_too_few(sims)
+    return replace(fixed, learned=fit_learned(sims, wanted.learned, options, most_bytes, fixed.filled))
 
 
 def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -95,24 +151,15 @@ def _refuse_too_few(sims: Simulations) -> None:
         )
 
 
-def _parts(sims: Simulations) -> Iterator[Records]:
-    """Read records in their order, without holding all of them."""
-    for begin in range(0, len(sims), _ROWS_AT_ONCE):
-        yield sims.store.read(np.arange(begin, min(begin + _ROWS_AT_ONCE, len(sims))))
+def _parts(num: int) -> Iterator[np.ndarray]:
+    """Give positions in their order, a part at a time."""
+    for begin in range(0, num, _ROWS_AT_ONCE):
+        yield np.arange(begin, min(begin + _ROWS_AT_ONCE, num))
 
 
 def _first(sims: Simulations) -> np.ndarray:
     """Read the first simulations that succeeded."""
     return sims.store.read(sims.store.successes()[:_NUM_FIRST]).x
-
-
-def _summarised(records: Records, embedding: Embedding) -> Records:
-    """Summarise the data of records; those of failures are nothing, and stay so."""
-    x = embedding.filled(records.x)
-    found = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
-    summaries = np.full((len(x), embedding.num_summaries), np.nan)
-    summaries[found] = embedding.rows(x[found])
-    return replace(records, x=summaries)
 
 
 def _joined(pieces: list[Records]) -> Records:

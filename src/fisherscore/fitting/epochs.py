@@ -5,7 +5,6 @@ there are, when to stop. So other members of an ensemble, and other fits of abou
 parameters stand in one vector, which keeps the graph of the optimiser small.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
+from .._support.layout import Layout
 from .checkpoint import State
 
 Batch = tuple[Array, ...]
@@ -40,37 +40,6 @@ class Numbers(NamedTuple):
     num_batches: np.int32
     num_rows: np.int32
     num_held_out: np.int32
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a function is made of one vector of parameters."""
-
-    parameters: Any
-    rest: Any
-    rest_leaves: tuple[Any, ...]
-    shapes: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(cls, function: Any) -> "Layout":
-        """Take a function apart."""
-        parameters, rest = eqx.partition(function, eqx.is_inexact_array)
-        leaves, structure = jax.tree.flatten(parameters)
-        rest_leaves, rest_structure = jax.tree.flatten(rest)
-        return cls(structure, rest_structure, tuple(rest_leaves), tuple(leaf.shape for leaf in leaves))
-
-    def vector(self, function: Any) -> np.ndarray:
-        """Write the parameters of a function one after the other."""
-        leaves = jax.tree.leaves(eqx.filter(function, eqx.is_inexact_array))
-        return np.concatenate([np.asarray(leaf, np.float32).ravel() for leaf in leaves])
-
-    def function(self, vector: Any, array_module: Any = jnp) -> Any:
-        """Make the function again."""
-        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1].tolist()
-        parts = array_module.split(vector, ends)
-        leaves = [jnp.asarray(part.reshape(shape)) for part, shape in zip(parts, self.shapes, strict=True)]
-        rest = jax.tree.unflatten(self.rest, self.rest_leaves)
-        return eqx.combine(jax.tree.unflatten(self.parameters, leaves), rest)
 
 
 @dataclass(frozen=True)

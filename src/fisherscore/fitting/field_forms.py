@@ -8,6 +8,7 @@ from ..potentials.base import Fitter
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.condensed import CondensedFitter, PartFitter, PowerFitter
 from ..summaries.base import Block
+from ..summaries.learned import LEARNED
 
 # Fitted to condensed summaries; the others were hardly of more use on the fields this was tried on.
 _CONDENSED_FORMS = ("location_scale",)
@@ -34,13 +35,18 @@ def field_forms(blocks: Sequence[Block], scale: np.ndarray, names: Sequence[str]
     return forms
 
 
-_AS_THEY_ARE = ("data", "series", "features")
+_AS_THEY_ARE = ("data", "series", "features", LEARNED)
+
+
+def is_learned(name: str) -> bool:
+    """Say whether a closed form of this name looks at what was learned."""
+    return f" of {LEARNED}" in name
 
 
 def may_have_network(blocks: Sequence[Block]) -> bool:
     """Say whether a network is tried: on vectors of numbers that may be no series at all, and on features alone."""
     kinds = {block.name for block in blocks}
-    return "series" in kinds or kinds == {"features"}
+    return "series" in kinds or kinds <= {"features", LEARNED}
 
 
 def _groups(blocks: Sequence[Block]) -> dict[str, list[Block]]:
@@ -54,4 +60,13 @@ def _groups(blocks: Sequence[Block]) -> dict[str, list[Block]]:
     }
     if groups["features"] and groups["pixels"]:
         groups["features and pixels"] = groups["features"] + groups["pixels"]
+    learned = [b for b in blocks if b.name == LEARNED]
+    if learned and any(groups.values()):
+        groups[f"{LEARNED} and others"] = [
+            *learned,
+            *groups["pixels"],
+            *groups["mapped pixels"],
+            *groups["places"],
+            *groups["features"],
+        ]
     return {label: group for label, group in groups.items() if group}

@@ -14,14 +14,15 @@ from ..errors import ArgumentError, TrainingError
 from ..score.fitted import FittedScore
 from ..simulation.latent import AdditiveLatent
 from ..simulation.simulations import Simulations
-from ..summaries.base import Embedding
 from .assemble import FitOrigin, FunctionFit, assemble
 from .checks import check_failures, check_number, failure_rate, warn_if_badly_learned, warn_if_imprecise
 from .design import usable
-from .embed import Wanted, embedding_of, summarised
+from .embed import Summaries, Wanted, summaries_of
+from .learned_summary import LearnedSummary
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
+from .unused import without_unused
 
 
 def fit(
@@ -34,6 +35,7 @@ def fit(
     allow_failures: bool = False,
     memory: float | None = None,
     features: Callable[..., Any] | None = None,
+    embedding: Any = None,
     mask: Any = None,
 ) -> FittedScore:
     """Learn the score ∇θ log p(x | θ) from simulations.
@@ -54,6 +56,9 @@ def fit(
         memory: Gigabytes that training may take; None allows half of what is free.
         features: A function of one observation that gives up to 1,000 numbers: used beside the statistics of series
             and maps, in place of other data. It is not saved with the model.
+        embedding: An Equinox module that turns one observation into a vector of summaries, or
+            :class:`fisherscore.LearnedSummary` with one: several copies are trained to guess the parameters, each on
+            a part of the simulations, and summarise others. Used like features; what was trained is saved.
         mask: For series and maps with ``auto``, true where a pixel is observed. What others hold never matters then.
 
     Returns:
@@ -70,30 +75,33 @@ def fit(
     check_failures(sims, allow_failures=allow_failures)
     num_bytes = allowed_bytes(memory)
     with working("fit", progress), single_precision():
-        embedding = embedding_of(sims, _wanted(features, mask, chosen), automatic=isinstance(chosen, AutoRecipe))
-        source, options = _summaries(sims, embedding, options)
+        wanted = Wanted(features, _checked_mask(mask, chosen), LearnedSummary.of(embedding))
+        is_auto = isinstance(chosen, AutoRecipe)
+        summaries = summaries_of(sims, wanted, options, automatic=is_auto, most_bytes=num_bytes / 4)
+        source, options = _summarised(sims, summaries, options)
         if _is_read_in_parts(source, num_bytes, options):
             fitted = fit_in_parts(chosen, source, num_bytes, options)
         else:
             check_number(len(good := source.ok()))
-            if embedding is None:  # pixels are centred before they are rounded
+            if source is sims:  # pixels are centred before they are rounded
                 warn_if_imprecise(good)
             check_number(len(good := usable(good)))
             fitted = _fitted(chosen, good, options)
+        summaries, fitted = without_unused(summaries, fitted)
         origin = FitOrigin(type(chosen).__name__, options.seed, failure_rate(source))
-        model = assemble(fitted, origin, embedding, None if is_too_large(sims, num_bytes) else sims)
+        model = assemble(fitted, origin, summaries.embedding, None if is_too_large(sims, num_bytes) else sims)
     warn_if_badly_learned(model)
     return model
 
 
-def _wanted(features: Callable[..., Any] | None, mask: Any, recipe: Recipe) -> Wanted:
-    """Say what is asked for; only statistics, which no other recipe than auto takes, can leave pixels out."""
+def _checked_mask(mask: Any, recipe: Recipe) -> Any:
+    """Refuse a mask where there are no statistics: they alone can leave pixels out."""
     if mask is not None and not isinstance(recipe, AutoRecipe):
         raise ArgumentError(
             f'mask: is for recipe="auto", got {type(recipe).__name__}. Leave recipe= out; or cut the pixels that are '
             "not observed out of the data, and leave mask= out."
         )
-    return Wanted(features, mask)
+    return mask
 
 
 def _is_read_in_parts(sims: Simulations, num_bytes: float, options: FitOptions) -> bool:
@@ -104,11 +112,13 @@ def _is_read_in_parts(sims: Simulations, num_bytes: float, options: FitOptions) 
     return too_large
 
 
-def _summaries(sims: Simulations, embedding: Embedding | None, options: FitOptions) -> tuple[Simulations, FitOptions]:
+def _summarised(sims: Simulations, summaries: Summaries, options: FitOptions) -> tuple[Simulations, FitOptions]:
     """Put summaries in place of data, where there are any, and say which they are."""
+    embedding = summaries.embedding
     if embedding is None:
         return sims, options
-    return summarised(sims, embedding), replace(options, blocks=embedding.blocks)
+    known = replace(options, blocks=embedding.blocks, scatter=summaries.scatter(sims))
+    return summaries.of_simulations(sims), known
 
 
 def _fitted(recipe: Recipe, sims: Simulations, options: FitOptions) -> FunctionFit:

@@ -296,7 +296,7 @@ class AutoRecipe(Recipe):
         if options.blocks:
             forms = field_forms(options.blocks, np.asarray(standardizer.x_scale), self.closed_forms)
             trainer = trainer if may_have_network(options.blocks) else None
-        fitted = fit_stack(rows, forms, trainer, options)
+        fitted = fit_stack(rows, forms, trainer, options, _scattered(standardizer, options))
         details = {
             "weights": fitted.weights,
             "estimated_error": fitted.estimated_error,
@@ -315,6 +315,13 @@ def _thinned(sims: Simulations, seed: int) -> Simulations:
     if sims.weights is None or sims.latent_model is None or isinstance(sims.latent_model, AdditiveLatent):
         return sims
     return replace(sims.take(thinned_rows(sims.weights, seed)), weights=None)
+
+
+def _scattered(standardizer: Standardizer, options: FitOptions) -> list[Rows]:
+    """Give the same rows as each network of a learned summary has them."""
+    if options.scatter is None:
+        return []
+    return [Rows(*standardizer.inputs(options.scatter.theta, x)) for x in options.scatter.x]
 
 
 def _rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:

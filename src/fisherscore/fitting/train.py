@@ -19,10 +19,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support import host_random
+from .._support.layout import Layout
 from .._support.progress import progress_bar
 from ..errors import TrainingError
 from .checkpoint import Checkpoint, State
-from .epochs import Batch, Layout, Loss, Numbers, Program, is_over, run_epochs, run_epochs_of_many
+from .epochs import Batch, Loss, Numbers, Program, is_over, run_epochs, run_epochs_of_many
 from .training_rows import Sizes, TrainingRows, shared_by
 
 # A call of the compiled function makes at least this many steps, or as many epochs as there are ``_MAX_EPOCHS``.

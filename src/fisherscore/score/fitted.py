@@ -94,7 +94,10 @@ class FittedScore(ScoreModel):
         if known is not None:
             rows.append(("under the training range", f"{known.outcome}; posteriors off by {known.error**0.5:.1g} σ"))
         members = ", ".join(f"{name} {weight:.2f}" for name, weight in weights.items() if weight)
-        return [*rows, ("made of", members)] if weights else rows
+        rows = [*rows, ("made of", members)] if weights else rows
+        if self.provenance.get("learned_summary_used") is False:
+            rows.append(("learned summary", "left out, since it did not lower the loss of held-out simulations"))
+        return rows
 
     @property
     def estimated_error(self) -> float | None:
@@ -274,7 +277,7 @@ def _save(model: FittedScore, path: str | Path) -> None:
     write_folder(path, _KIND, fields, arrays)
 
 
-def load(path: str | Path, *, features: Callable[..., Any] | None = None) -> FittedScore:
+def load(path: str | Path, *, features: Callable[..., Any] | None = None, embedding: Any = None) -> FittedScore:
     """Read a model that ``model.save(path)`` wrote.
 
     Nothing is unpickled, and everything in the folder is checked.
@@ -282,6 +285,8 @@ def load(path: str | Path, *, features: Callable[..., Any] | None = None) -> Fit
     Args:
         path: The folder.
         features: For a model that was fitted with ``features=``, the same function: functions are not saved.
+        embedding: For a model that was fitted with a module as ``embedding=``, a module of the same making, trained or
+            not: its numbers are replaced by those that were trained.
 
     Returns:
         The model; its scores are the same to the last bit.
@@ -293,7 +298,7 @@ def load(path: str | Path, *, features: Callable[..., Any] | None = None) -> Fit
     fisherscore.errors.ModelFolderError: path: expected a folder written by fisherscore, but no/where is no folder.
     """
     folder = as_folder(path)
-    return read_whole(folder, _KIND, lambda: _load(folder, {"features": features}))
+    return read_whole(folder, _KIND, lambda: _load(folder, {"features": features, "embedding": embedding}))
 
 
 @in_single_precision
