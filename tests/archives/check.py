@@ -26,7 +26,7 @@ TELL = "\nprint(fs.__version__, fs.__file__)\n"
 def run(*command: str | Path, folder: Path) -> str:
     """Run a command in a folder, or end with what it wrote."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [str(part) for part in command], cwd=folder, env=kept, capture_output=True, text=True, check=False
     )
     if done.returncode:
@@ -100,7 +100,9 @@ def main() -> None:
         print(f"{wheel.name} and {source.name} hold the same package, {len(contents(wheel))} files", flush=True)
         shutil.rmtree(folder / "builder")
         with ThreadPoolExecutor(2) as pool:
-            jobs = [pool.submit(tried, archive, folder / kind) for archive, kind in ((wheel, "wheel"), (source, "source"))]
+            jobs = [
+                pool.submit(tried, archive, folder / kind) for archive, kind in ((wheel, "wheel"), (source, "source"))
+            ]
             printed = [job.result() for job in jobs]
     print(printed[0])
     print(f"Both archives were built, installed and tried in {time.monotonic() - started:.0f} s.")

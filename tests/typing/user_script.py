@@ -67,6 +67,7 @@ recipes: list[fs.Recipe] = [
     fs.NetworkRecipe(training=training),
 ]
 model: fs.FittedScore = fs.fit(sims, recipe=recipes[0], seed=1)
+learned: fs.LearnedSummary = fs.LearnedSummary(num_steps=500)
 model.save("model")
 loaded: fs.ScoreModel = fs.load("model")
 known: fs.ScoreModel = fs.FunctionScore(proposal, (2,), score=lambda theta, x: x - theta)

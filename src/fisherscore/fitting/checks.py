@@ -85,7 +85,7 @@ def warn_if_imprecise(sims: Simulations) -> None:
                 f"which {'single' if single[column] else 'double'} precision hardly resolves. Subtract a constant in "
                 "the simulator.",
                 FisherScoreWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
 
 

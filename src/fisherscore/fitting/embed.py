@@ -23,15 +23,21 @@ from .options import FitOptions, SummaryScatter
 # A field of fewer simulations than this cannot be learned.
 _FEWEST = 300
 _ROWS_AT_ONCE, _NUM_FIRST = 2_000, 500
+# Of the memory that a fit may take, networks are trained on so much.
+_SHARE_OF_MEMORY = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """What a user asks for: features of their own, a summary to be learned, and which pixels were observed."""
+    """What a user asks for: features of their own, a summary to be learned, and which pixels were observed.
+
+    ``statistics`` says whether those of fields may be taken without being asked for.
+    """
 
     features: Callable[..., Any] | None = None
     mask: Any = None
     learned: LearnedSummary | None = None
+    statistics: bool = False
 
     @property
     def any(self) -> bool:
@@ -39,24 +45,21 @@ class Wanted:
         return self.features is not None or self.mask is not None or self.learned is not None
 
 
-def fixed_summaries(sims: Simulations, wanted: Wanted, *, automatic: bool) -> Embedding | None:
-    """Choose and fit the summaries that are not learned; None where data are few enough to be taken as they are.
-
-    ``automatic`` says whether statistics of fields may be taken without being asked for.
-    """
+def fixed_summaries(sims: Simulations, wanted: Wanted) -> Embedding | None:
+    """Choose and fit the summaries that are not learned; None where data are few enough to be taken as they are."""
     shape = sims.x_shape
     mask = None if wanted.mask is None else checked_mask(wanted.mask, shape)
     field = FieldShape.of(shape)
     if mask is not None and field is None:
         raise ArgumentError(f"mask: is for series and maps, got data of shape {shape}.")
     is_large = math.prod(shape) > LocationScale.max_data
-    if not wanted.any and not (automatic and is_large and field is not None):
+    if not wanted.any and not (wanted.statistics and is_large and field is not None):
         return None
     if is_large:
         _refuse_too_few(sims)
     some = _first(sims)
     parts: list[Embedding] = []
-    if field is not None and (is_large or mask is not None) and automatic:
+    if field is not None and (is_large or mask is not None) and wanted.statistics:
         parts.append(FieldStatistics.fit(some, field, mask))
     if wanted.features is not None:
         parts.append(GivenFeatures.of(wanted.features, some[0]))
@@ -112,16 +115,16 @@ class Summaries:
         return replace(records, x=summaries)
 
 
-def summaries_of(
-    sims: Simulations, wanted: Wanted, options: FitOptions, *, automatic: bool, most_bytes: float
-) -> Summaries:
+def summaries_of(sims: Simulations, wanted: Wanted, options: FitOptions, num_bytes: float) -> Summaries:
     """Choose, fit and learn what data are summarised by; nothing where data are taken as they are."""
-    fixed = Summaries(fixed_summaries(sims, wanted, automatic=automatic))
+    fixed = Summaries(fixed_summaries(sims, wanted))
     if wanted.learned is None:
         return fixed
     if len(sims.store.successes()) < _FEWEST:
         _refuse_too_few(sims)
-    return replace(fixed, learned=fit_learned(sims, wanted.learned, options, most_bytes, fixed.filled))
+    return replace(
+        fixed, learned=fit_learned(sims, wanted.learned, options, num_bytes * _SHARE_OF_MEMORY, fixed.filled)
+    )
 
 
 def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -18,7 +18,7 @@ from .assemble import FitOrigin, FunctionFit, assemble
 from .checks import check_failures, check_number, failure_rate, warn_if_badly_learned, warn_if_imprecise
 from .design import usable
 from .embed import Summaries, Wanted, summaries_of
-from .learned_summary import LearnedSummary
+from .learned_summary import asked_for
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
@@ -56,9 +56,8 @@ def fit(
         memory: Gigabytes that training may take; None allows half of what is free.
         features: A function of one observation that gives up to 1,000 numbers: used beside the statistics of series
             and maps, in place of other data. It is not saved with the model.
-        embedding: An Equinox module that turns one observation into a vector of summaries, or
-            :class:`fisherscore.LearnedSummary` with one: several copies are trained to guess the parameters, each on
-            a part of the simulations, and summarise others. Used like features; what was trained is saved.
+        embedding: An Equinox module that turns one observation into a vector, or :class:`fisherscore.LearnedSummary`:
+            trained on other simulations than it summarises, and used like features.
         mask: For series and maps with ``auto``, true where a pixel is observed. What others hold never matters then.
 
     Returns:
@@ -75,18 +74,10 @@ def fit(
     check_failures(sims, allow_failures=allow_failures)
     num_bytes = allowed_bytes(memory)
     with working("fit", progress), single_precision():
-        wanted = Wanted(features, _checked_mask(mask, chosen), LearnedSummary.of(embedding))
-        is_auto = isinstance(chosen, AutoRecipe)
-        summaries = summaries_of(sims, wanted, options, automatic=is_auto, most_bytes=num_bytes / 4)
+        wanted = Wanted(features, _checked_mask(mask, chosen), asked_for(embedding), isinstance(chosen, AutoRecipe))
+        summaries = summaries_of(sims, wanted, options, num_bytes)
         source, options = _summarised(sims, summaries, options)
-        if _is_read_in_parts(source, num_bytes, options):
-            fitted = fit_in_parts(chosen, source, num_bytes, options)
-        else:
-            check_number(len(good := source.ok()))
-            if source is sims:  # pixels are centred before they are rounded
-                warn_if_imprecise(good)
-            check_number(len(good := usable(good)))
-            fitted = _fitted(chosen, good, options)
+        fitted = _fitted(chosen, source, num_bytes, options, are_data=source is sims)
         summaries, fitted = without_unused(summaries, fitted)
         origin = FitOrigin(type(chosen).__name__, options.seed, failure_rate(source))
         model = assemble(fitted, origin, summaries.embedding, None if is_too_large(sims, num_bytes) else sims)
@@ -121,10 +112,22 @@ def _summarised(sims: Simulations, summaries: Summaries, options: FitOptions) ->
     return summaries.of_simulations(sims), known
 
 
-def _fitted(recipe: Recipe, sims: Simulations, options: FitOptions) -> FunctionFit:
+def _checked_rows(sims: Simulations, *, are_data: bool) -> Simulations:
+    """Return those that a fit can use; refuse too few. Pixels that were summarised were centred before rounding."""
+    check_number(len(good := sims.ok()))
+    if are_data:
+        warn_if_imprecise(good)
+    check_number(len(good := usable(good)))
+    return good
+
+
+def _fitted(recipe: Recipe, sims: Simulations, num_bytes: float, options: FitOptions, *, are_data: bool) -> FunctionFit:
     """Fit, and say what a matrix means that cannot be inverted."""
+    if _is_read_in_parts(sims, num_bytes, options):
+        return fit_in_parts(recipe, sims, num_bytes, options)
+    rows = _checked_rows(sims, are_data=are_data)
     try:
-        return recipe.fit_function(sims, options)
+        return recipe.fit_function(rows, options)
     except np.linalg.LinAlgError as error:
         raise TrainingError(
             f"The fit came upon a matrix that cannot be inverted ({error}). Some data, or sums of them, have no noise, "

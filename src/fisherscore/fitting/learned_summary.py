@@ -70,17 +70,15 @@ class LearnedSummary:
             if not isinstance(value, int | float) or not smallest <= value < np.inf:
                 raise ArgumentError(f"{name}: expected a number of at least {smallest:g}, got {value!r}.")
 
-    @classmethod
-    def of(cls, embedding: Any) -> "LearnedSummary | None":
-        """Read what a user passes as ``embedding``."""
-        if embedding is None or isinstance(embedding, cls):
-            return embedding
-        return cls(embedding)
-
     @property
     def training(self) -> SummaryTraining:
         """How each network is trained."""
         return SummaryTraining(self.num_steps, self.batch_size, self.learning_rate, self.weight_decay)
+
+
+def asked_for(embedding: Any) -> LearnedSummary | None:
+    """Read what a user passes as ``embedding``."""
+    return embedding if embedding is None or isinstance(embedding, LearnedSummary) else LearnedSummary(embedding)
 
 
 @dataclass(frozen=True, eq=False)
