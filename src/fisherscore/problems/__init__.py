@@ -8,6 +8,7 @@
 
 from .fields import gaussian_field, lognormal_field
 from .gaussian_covariance import gaussian_covariance
+from .lensing_maps import LensingMaps, lensing_maps
 from .linear_gaussian import linear_gaussian
 from .multiscale_field import multiscale_field
 from .poisson_counts import poisson_counts
@@ -20,9 +21,11 @@ from .waiting_times import waiting_times
 from .weak_lensing import weak_lensing
 
 __all__ = [
+    "LensingMaps",
     "Problem",
     "gaussian_covariance",
     "gaussian_field",
+    "lensing_maps",
     "linear_gaussian",
     "lognormal_field",
     "multiscale_field",

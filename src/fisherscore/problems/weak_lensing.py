@@ -20,7 +20,8 @@ from .._support.arguments import as_count, as_finite
 from .._support.precision import in_single_precision
 from ..errors import ArgumentError
 from ..simulation.proposal import uniform
-from .lensing_spectra import fiducial_covariance, matmul, spectra
+from .integrals import matmul
+from .lensing_spectra import fiducial_covariance, spectra
 from .problem import Problem
 
 # Spectra and their noise are of order 1e-9: in these units the data are of order one.
