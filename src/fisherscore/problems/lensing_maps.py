@@ -45,6 +45,11 @@ class LensingMaps(Problem):
         truth: The parameters of the observed map.
         prior: The prior of the posterior, by name; the proposal draws from it.
         hmc_draws: Draws of the posterior of the observed map, all of its 256 × 256 pixels, shape (160000, 6).
+
+    >>> import fisherscore as fs
+    >>> problem = fs.problems.lensing_maps(num_pixels=64)
+    >>> problem.hmc_draws.std(axis=0)[0] < problem.prior["omega_c"].variance ** 0.5
+    True
     """
 
     x_obs: np.ndarray = field(default_factory=lambda: np.zeros(0))

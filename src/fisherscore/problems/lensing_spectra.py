@@ -99,7 +99,14 @@ def _nodes(sources: Sources) -> _Nodes:
     weights = integrals_to_the_end(z[::-1])[::-1]
     weights = np.concatenate([weights[:, : len(z)][:, ::-1], weights[:, len(z) :][:, ::-1]], axis=1)
     integral = weights * sources.density(z_all)[:, None, :]
-    return _Nodes(a, simpson(a), Distances(1.0 / (1.0 + z_all)), Growth(a), integral.sum(axis=-1), integral)
+    return _Nodes(
+        a=a,
+        a_weights=simpson(a),
+        distances=Distances(1.0 / (1.0 + z_all)),
+        growth=Growth(a),
+        sources=integral.sum(axis=-1),
+        source_integral=integral,
+    )
 
 
 def _jax_cosmo() -> Any:
