@@ -94,10 +94,10 @@ def observed_without_noise(maps, shifts):
 def test_the_observed_map_is_made_again_from_its_random_numbers(problem, maps):
     shifts = shifts_of(Cosmology(*map(jnp.float32, TRUTH)), _read("shifts.npy"))
     field, noise = observed_without_noise(maps, shifts)
-    apart = (problem.x_obs - field - noise).std((0, 1)) / field.std((0, 1))
+    apart = (problem.observed.x - field - noise).std((0, 1)) / field.std((0, 1))
     assert apart.max() < 1e-3
     wrong, _ = observed_without_noise(maps, 1.02 * shifts)
-    assert ((problem.x_obs - wrong - noise).std((0, 1)) / field.std((0, 1))).max() > 1e-3
+    assert ((problem.observed.x - wrong - noise).std((0, 1)) / field.std((0, 1))).max() > 1e-3
 
 
 def statistics(x):
@@ -114,12 +114,12 @@ def statistics(x):
 
 def deviations(problem, draws):
     found = statistics(draws)
-    return np.abs((statistics(problem.x_obs) - found.mean(axis=0)) / found.std(axis=0, ddof=1))
+    return np.abs((statistics(problem.observed.x) - found.mean(axis=0)) / found.std(axis=0, ddof=1))
 
 
 @pytest.mark.slow
 def test_the_observed_map_is_like_maps_at_the_mean_of_its_posterior(problem, maps):
-    mean, table = problem.hmc_draws.mean(axis=0), _read("shifts.npy")
+    mean, table = problem.observed.draws.mean(axis=0), _read("shifts.npy")
     draw = jax.jit(
         lambda key, theta, factor: maps.draw(key, Cosmology(*theta), factor * shifts_of(Cosmology(*theta), table))
     )
@@ -170,8 +170,8 @@ def test_maps_without_noise_have_the_correlations_of_the_spectra():
 @pytest.mark.slow
 def test_averaged_maps_are_means_of_blocks(problem):
     coarse = fs.problems.lensing_maps(num_pixels=64)
-    assert coarse.x_shape == coarse.x_obs.shape == (64, 64, 5)
-    np.testing.assert_allclose(coarse.x_obs[3, 2], problem.x_obs[12:16, 8:12].mean(axis=(0, 1)), rtol=1e-5)
+    assert coarse.x_shape == coarse.observed.x.shape == (64, 64, 5)
+    np.testing.assert_allclose(coarse.observed.x[3, 2], problem.observed.x[12:16, 8:12].mean(axis=(0, 1)), rtol=1e-5)
     draw = coarse.simulator.draw(TRUTH, seed=1)
     np.testing.assert_allclose(draw, averaged(problem.simulator.draw(TRUTH, seed=1), 64), atol=1e-6)
     assert not np.allclose(draw, averaged(problem.simulator.draw(TRUTH, seed=2), 64), atol=1e-3)

@@ -8,11 +8,11 @@
 
 from .fields import gaussian_field, lognormal_field
 from .gaussian_covariance import gaussian_covariance
-from .lensing_maps import LensingMaps, lensing_maps
+from .lensing_maps import lensing_maps
 from .linear_gaussian import linear_gaussian
 from .multiscale_field import multiscale_field
 from .poisson_counts import poisson_counts
-from .problem import Problem
+from .problem import Observed, Problem
 from .student_t import student_t
 from .ten_parameters import ten_parameters
 from .two_moons import two_moons
@@ -21,7 +21,7 @@ from .waiting_times import waiting_times
 from .weak_lensing import weak_lensing
 
 __all__ = [
-    "LensingMaps",
+    "Observed",
     "Problem",
     "gaussian_covariance",
     "gaussian_field",

@@ -7,7 +7,6 @@ many latent modes as pixels.
 """
 
 import functools
-from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..errors import ArgumentError
 from ..simulation.proposal import Proposal
 from .background import Cosmology
 from .lensing_fields import LogNormalMaps, Survey
-from .problem import Problem
+from .problem import Observed, Problem
 from .tomography import RedshiftBins
 
 TRUTH = (0.2664, 0.0492, 0.831, 0.6727, 0.9645, -1.0)
@@ -36,30 +35,8 @@ _SURVEY = Survey(
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LensingMaps(Problem):
-    """Lensing maps with one that was observed.
-
-    Attributes:
-        x_obs: The observed map, drawn at ``truth``.
-        truth: The parameters of the observed map.
-        prior: The prior of the posterior, by name; the proposal draws from it.
-        hmc_draws: Draws of the posterior of the observed map, all of its 256 × 256 pixels, shape (160000, 6).
-
-    >>> import fisherscore as fs
-    >>> problem = fs.problems.lensing_maps(num_pixels=64)
-    >>> problem.hmc_draws.std(axis=0)[0] < problem.prior["omega_c"].variance ** 0.5
-    True
-    """
-
-    x_obs: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    truth: np.ndarray = field(default_factory=lambda: np.array(TRUTH))
-    prior: dict[str, dist.Distribution] = field(default_factory=dict)
-    hmc_draws: np.ndarray = field(default_factory=lambda: np.zeros((0, len(TRUTH))))
-
-
 @in_single_precision
-def lensing_maps(*, num_pixels: int = _NUM_PIXELS) -> LensingMaps:
+def lensing_maps(*, num_pixels: int = _NUM_PIXELS) -> Problem:
     """Make the problem of the LSST-Y10 maps, with the observed map and draws of its posterior.
 
     Args:
@@ -67,11 +44,12 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS) -> LensingMaps:
             are quicker to analyse and hold less.
 
     Returns:
-        The problem, with parameters omega_c, omega_b, sigma8, h, n_s and w0.
+        The problem, with parameters omega_c, omega_b, sigma8, h, n_s and w0. The draws of ``problem.observed`` are those
+        of the posterior of all 256 × 256 pixels.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.lensing_maps()
-    >>> problem.x_obs.shape, problem.hmc_draws.shape
+    >>> problem.observed.x.shape, problem.observed.draws.shape
     ((256, 256, 5), (160000, 6))
     """
     side = as_count(num_pixels, "num_pixels", minimum=8)
@@ -83,15 +61,15 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS) -> LensingMaps:
         cosmology = Cosmology(*theta)
         return averaged(maps.draw(key, cosmology, shifts_of(cosmology, table)), side)
 
-    return LensingMaps(
+    return Problem(
         name="lensing-maps",
         proposal=Proposal.of(prior),
         draw_one=draw_one,
         x_shape=(side, side, 5),
         batch_size=16,
-        x_obs=np.asarray(averaged(_read("map.npy"), side)),
-        prior=prior,
-        hmc_draws=_read("hmc_draws.npy"),
+        observed=Observed(
+            x=averaged(_read("map.npy"), side), truth=np.array(TRUTH), prior=prior, draws=_read("hmc_draws.npy")
+        ),
     )
 
 

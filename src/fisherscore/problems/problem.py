@@ -20,6 +20,27 @@ from ..simulation.simulator import Simulator
 
 
 @dataclass(frozen=True, eq=False)
+class Observed:
+    """An observation whose posterior others have sampled.
+
+    Attributes:
+        x: The observation.
+        truth: The parameters it was drawn at.
+        prior: The prior of the posterior, by name, as :func:`fisherscore.sample` takes it.
+        draws: Draws of the posterior, shape (n, p).
+
+    >>> import fisherscore as fs
+    >>> fs.problems.lensing_maps(num_pixels=64).observed.x.shape
+    (64, 64, 5)
+    """
+
+    x: np.ndarray
+    truth: np.ndarray
+    prior: dict[str, Any]
+    draws: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """A simulator whose answers are known.
 
@@ -34,6 +55,7 @@ class Problem:
         latent: For decomposable problems, where x given θ is split into θ → z → x, the model of z given θ.
         draw_one_from_latent: For decomposable problems, a JAX function of (key, z) that draws one observation.
         batch_size: Largest number of rows evaluated side by side.
+        observed: An observation with draws of its posterior, where there is one.
 
     >>> import fisherscore as fs
     >>> fs.problems.poisson_counts()
@@ -50,6 +72,7 @@ class Problem:
     latent: Latent | None = None
     draw_one_from_latent: Callable[..., Any] | None = None
     batch_size: int = 256
+    observed: Observed | None = None
 
     def __repr__(self) -> str:
         return f"Problem({self.name}: {', '.join(self.proposal.names)}; data of shape {self.x_shape})"
