@@ -63,11 +63,11 @@ def test_numpy_and_jax_agree_with_automatic_differentiation(kind):
         "part": PartFitter(CLOSED_FORMS["gaussian"], 0, 3),
     }[kind].fit(rows.points, rows.x)
     given = few.evaluate(form, Frame(np.eye(2)))
-    gradient = jax.vmap(jax.grad(form.potential))(few.u, few.x)
-    trace = jax.vmap(lambda u, x: jax.numpy.trace(jax.jacfwd(form)(u, x)))(few.u, few.x)
+    gradient = jax.jit(jax.vmap(jax.grad(form.potential)))(few.u, few.x)
+    trace = jax.jit(jax.vmap(lambda u, x: jax.numpy.trace(jax.jacfwd(form)(u, x))))(few.u, few.x)
     np.testing.assert_allclose(given.scores, gradient, rtol=2e-3, atol=2e-3 * np.abs(given.scores).max())
     np.testing.assert_allclose(given.traces, trace, rtol=5e-3, atol=5e-3 * np.abs(given.traces).max())
-    np.testing.assert_allclose(jax.vmap(form)(few.u, few.x), gradient, rtol=2e-3, atol=1e-3)
+    np.testing.assert_allclose(jax.jit(jax.vmap(form))(few.u, few.x), gradient, rtol=2e-3, atol=1e-3)
 
 
 def test_condensing_finds_few_numbers_among_many_that_are_noise():

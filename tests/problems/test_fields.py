@@ -57,7 +57,7 @@ def test_the_score_is_the_gradient_of_the_log_likelihood(name):
     problem = PROBLEMS[name]
     theta = problem.proposal.sample(5, seed=1_002)
     x = problem.simulator.draw(theta, seed=1_003)
-    gradient = jax.vmap(jax.grad(problem.log_likelihood_one))(jnp.asarray(theta), jnp.asarray(x))
+    gradient = jax.jit(jax.vmap(jax.grad(problem.log_likelihood_one)))(jnp.asarray(theta), jnp.asarray(x))
     np.testing.assert_allclose(problem.score(theta, x), gradient, rtol=2e-3, atol=2e-2)
 
 

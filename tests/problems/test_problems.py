@@ -31,7 +31,7 @@ def problem(request):
 def test_score_is_the_gradient_of_the_log_likelihood(problem):
     theta = problem.proposal.sample(20, seed=1)
     x = problem.simulator.draw(theta, seed=2)
-    gradient = jax.vmap(jax.grad(problem.log_likelihood))(jnp.asarray(theta), jnp.asarray(x))
+    gradient = jax.jit(jax.vmap(jax.grad(problem.log_likelihood)))(jnp.asarray(theta), jnp.asarray(x))
     np.testing.assert_allclose(problem.score(theta, x), gradient, rtol=1e-3, atol=1e-3)
 
 
