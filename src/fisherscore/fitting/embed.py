@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 
 from .._support.progress import noted
@@ -17,7 +18,9 @@ from ..summaries.bank import FieldStatistics
 from ..summaries.base import Embedding
 from ..summaries.field_shape import FieldShape
 from ..summaries.given import GivenFeatures, Joined
-from .learned_summary import CrossFitted, LearnedSummary, fit_learned
+from .cross_fitting import CrossFitted, fit_learned, observed
+from .learned_subject import Subject, module_subject, network_subject
+from .learned_summary import LearnedSummary
 from .options import FitOptions, SummaryScatter
 
 # A field of fewer simulations than this cannot be learned.
@@ -25,6 +28,9 @@ _FEWEST = 300
 _ROWS_AT_ONCE, _NUM_FIRST = 2_000, 500
 # Of the memory that a fit may take, networks are trained on so much.
 _SHARE_OF_MEMORY = 0.25
+# Without being asked for, networks are trained on no fewer simulations than this, and on accelerators alone: on a
+# processor a fit of seconds would take many minutes.
+_FEWEST_FOR_NETWORK = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +72,20 @@ def fixed_summaries(sims: Simulations, wanted: Wanted) -> Embedding | None:
     return Joined.of(parts) if parts else None
 
 
+def learned_summary_for(embedding: Any, sims: Simulations, *, automatic: bool) -> LearnedSummary | None:
+    """Read what a user passes as ``embedding``; ``automatic`` says whether "auto" may mean a network."""
+    if isinstance(embedding, str):
+        if embedding != "auto":
+            raise ArgumentError(
+                f'embedding: expected "auto", None, an Equinox module or fisherscore.LearnedSummary, got {embedding!r}.'
+            )
+        shape = sims.x_shape
+        is_field = FieldShape.of(shape) is not None and math.prod(shape) > LocationScale.max_data
+        pays = automatic and is_field and jax.default_backend() != "cpu"
+        return LearnedSummary() if pays and len(sims.store.successes()) >= _FEWEST_FOR_NETWORK else None
+    return embedding if embedding is None or isinstance(embedding, LearnedSummary) else LearnedSummary(embedding)
+
+
 @dataclass(frozen=True, eq=False)
 class Summaries:
     """What data are summarised by: what is the same for all simulations, and what was learned of others than each."""
@@ -83,7 +103,7 @@ class Summaries:
 
     def filled(self, x: Any) -> Any:
         """Put numbers in place of pixels that were declared missing."""
-        return x if self.fixed is None else self.fixed.filled(x)
+        return x if self.embedding is None else self.embedding.filled(x)
 
     def of_simulations(self, sims: Simulations) -> Simulations:
         """Give simulations, in memory, whose data are summaries; those of a campaign are read a part at a time."""
@@ -118,13 +138,38 @@ class Summaries:
 def summaries_of(sims: Simulations, wanted: Wanted, options: FitOptions, num_bytes: float) -> Summaries:
     """Choose, fit and learn what data are summarised by; nothing where data are taken as they are."""
     fixed = Summaries(fixed_summaries(sims, wanted))
+    if wanted.mask is not None and not wanted.statistics and (wanted.learned is None or wanted.learned.module):
+        raise ArgumentError(
+            "mask: needs the statistics of a series or map, or a network of our own, which can leave pixels out, got "
+            "AutoRecipe(statistics=False). Leave mask= out, and let the simulator put 0 where nothing is observed."
+        )
     if wanted.learned is None:
         return fixed
     if len(sims.store.successes()) < _FEWEST:
         _refuse_too_few(sims)
-    return replace(
-        fixed, learned=fit_learned(sims, wanted.learned, options, num_bytes * _SHARE_OF_MEMORY, fixed.filled)
-    )
+    subject = _subject(sims, wanted, fixed)
+    learned = fit_learned(sims, wanted.learned, subject, options, num_bytes * _SHARE_OF_MEMORY)
+    return replace(fixed, learned=learned)
+
+
+def _subject(sims: Simulations, wanted: Wanted, fixed: Summaries) -> Subject:
+    """Take the user's module, or lay out a network for series and maps, which sees pixels as their statistics do."""
+    assert wanted.learned is not None
+    if wanted.learned.module is not None:
+        return module_subject(wanted.learned, sims.x_shape, fixed.filled)
+    field = FieldShape.of(sims.x_shape)
+    if field is None:
+        raise ArgumentError(
+            f"embedding: a network of our own is for series and maps, got data of shape {sims.x_shape}. Pass an "
+            "Equinox module."
+        )
+    x, u = observed(sims, sims.store.successes()[:_NUM_FIRST])
+    parts = fixed.fixed.parts if isinstance(fixed.fixed, Joined) else (fixed.fixed,)
+    pixels = next((part for part in parts if isinstance(part, FieldStatistics)), None)
+    if pixels is None:
+        mask = None if wanted.mask is None else checked_mask(wanted.mask, sims.x_shape)
+        pixels = FieldStatistics.fit(x, field, mask)
+    return network_subject(wanted.learned, pixels, x, u)
 
 
 def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:

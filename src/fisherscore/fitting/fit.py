@@ -17,8 +17,7 @@ from ..simulation.simulations import Simulations
 from .assemble import FitOrigin, FunctionFit, assemble
 from .checks import check_failures, check_number, failure_rate, warn_if_badly_learned, warn_if_imprecise
 from .design import usable
-from .embed import Summaries, Wanted, summaries_of
-from .learned_summary import asked_for
+from .embed import Summaries, Wanted, learned_summary_for, summaries_of
 from .memory import allowed_bytes, fit_in_parts, is_too_large
 from .options import FitOptions
 from .recipes import AutoRecipe, PaperRecipe, Recipe
@@ -35,7 +34,7 @@ def fit(
     allow_failures: bool = False,
     memory: float | None = None,
     features: Callable[..., Any] | None = None,
-    embedding: Any = None,
+    embedding: Any = "auto",
     mask: Any = None,
 ) -> FittedScore:
     """Learn the score ∇θ log p(x | θ) from simulations.
@@ -56,8 +55,8 @@ def fit(
         memory: Gigabytes that training may take; None allows half of what is free.
         features: A function of one observation that gives up to 1,000 numbers: used beside the statistics of series
             and maps, in place of other data. It is not saved with the model.
-        embedding: An Equinox module that turns one observation into a vector, or :class:`fisherscore.LearnedSummary`:
-            trained on other simulations than it summarises, and used like features.
+        embedding: A summary to learn: an Equinox module, or :class:`fisherscore.LearnedSummary`; None learns none,
+            ``"auto"`` one of series and maps on accelerators, given 1,000 simulations. Used like features.
         mask: For series and maps with ``auto``, true where a pixel is observed. What others hold never matters then.
 
     Returns:
@@ -74,7 +73,9 @@ def fit(
     check_failures(sims, allow_failures=allow_failures)
     num_bytes = allowed_bytes(memory)
     with working("fit", progress), single_precision():
-        wanted = Wanted(features, _checked_mask(mask, chosen), asked_for(embedding), isinstance(chosen, AutoRecipe))
+        statistics = isinstance(chosen, AutoRecipe) and chosen.statistics
+        learned = learned_summary_for(embedding, sims, automatic=statistics)
+        wanted = Wanted(features, _checked_mask(mask, chosen), learned, statistics)
         summaries = summaries_of(sims, wanted, options, num_bytes)
         source, options = _summarised(sims, summaries, options)
         fitted = _fitted(chosen, source, num_bytes, options, are_data=source is sims)

@@ -246,6 +246,8 @@ class AutoRecipe(Recipe):
         closed_forms: Names of the closed forms to try.
         density: Trains networks for up to 30 data; None trains none.
         network: The network for larger data but maps and long series; None trains none.
+        statistics: Whether series and maps are condensed into statistics; without these, features and a learned
+            summary are all there is.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.poisson_counts()
@@ -259,6 +261,7 @@ class AutoRecipe(Recipe):
     closed_forms: tuple[str, ...] = tuple(CLOSED_FORMS)
     density: DensityTrainer | None = DensityTrainer()
     network: NetworkRecipe | None = NetworkRecipe(num_steps=4_000)
+    statistics: bool = True
 
     def trainer(self, data_size: int) -> Trainer | None:
         """Choose the networks for data of a size.

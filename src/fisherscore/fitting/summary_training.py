@@ -20,7 +20,9 @@ from .._support.layout import Layout
 from .._support.precision import in_single_precision
 from .._support.rows import rows_in_turn
 from ..errors import TrainingError
+from ..summaries.field_shape import FieldShape
 from ..summaries.learned import negative_log_density
+from ..summaries.symmetries import Symmetries
 
 # The training is looked at so many times, and ends when so many of them in turn saw nothing better.
 _NUM_LOOKS, _PATIENCE = 60, 20
@@ -54,7 +56,17 @@ class Program:
 
     layout: Layout
     training: SummaryTraining
-    moved: Callable[[Array, Array], Array] | None = None
+    symmetries: Symmetries = Symmetries()
+    field: FieldShape | None = None
+
+    def moved(self, keys: Array, x: Array) -> Array:
+        """Move observations about at random; with ``field`` they have the shape of data, else channels come first."""
+        if self.symmetries == Symmetries():
+            return x
+        field = self.field
+        if field is None:
+            return jax.vmap(self.symmetries.moved)(keys, x)
+        return jax.vmap(lambda key, one: self.symmetries.moved_as_given(key, one, field))(keys, x)
 
 
 class Guessed(NamedTuple):
@@ -129,8 +141,7 @@ def _advanced(state: _State, rows: Guessed, batches: Any, *, program: Program) -
     def step(state: _State, batch: Array) -> tuple[_State, None]:
         key, own = jax.random.split(state.key)
         x, u = rows.x[batch], rows.u[batch]
-        if program.moved is not None:
-            x = jax.vmap(program.moved)(jax.random.split(own, len(batch)), x)
+        x = program.moved(jax.random.split(own, len(batch)), x)
         gradient = jax.grad(lambda vector: jnp.mean(_losses(program.layout, vector, x, u)))(state.vector)
         updates, moments = optimizer.update(gradient, state.moments, state.vector)
         vector = optax.apply_updates(state.vector, updates)

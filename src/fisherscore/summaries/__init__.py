@@ -3,4 +3,4 @@
 Importing any of them registers all, so that every saved model can be read.
 """
 
-from . import bank, given, learned  # noqa: F401
+from . import bank, field_network, given, learned  # noqa: F401

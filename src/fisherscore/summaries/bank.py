@@ -105,14 +105,30 @@ class FieldStatistics(Embedding):
         kinds = self._kinds(x)
         return statistics.as_numbers(jnp.concatenate([kinds[name] for name in sorted(kinds)]))
 
+    def images(self, x: Float[Array, " ..."]) -> Float[Array, " ..."]:
+        """Give pixels and mapped pixels of one standardised field, channels first, and last which were observed."""
+        seen = self._seen()
+        both = jnp.concatenate(self._pixels_and_mapped(x))
+        if seen is None:
+            return both
+        return jnp.concatenate([both * jnp.concatenate([seen, seen]), jnp.max(seen, axis=0, keepdims=True)])
+
+    def _seen(self) -> Array | None:
+        """Give which pixels were observed, channels first; None where all were."""
+        if not self.is_masked:
+            return None
+        return jnp.moveaxis(self.observed.reshape(*self.field.places, self.field.num_channels), -1, 0)
+
+    def _pixels_and_mapped(self, x: Array) -> tuple[Array, Array]:
+        """Give pixels, channels first, and the same mapped."""
+        pixels = jnp.moveaxis(x.reshape(*self.field.places, self.field.num_channels), -1, 0)
+        return pixels, jnp.stack([_mapped(p, k, v) for p, k, v in zip(pixels, self.knots, self.values, strict=True)])
+
     def _kinds(self, x: Array) -> dict[str, Array]:
         """Compute statistics by kind."""
         places, channels = self.field.places, self.field.num_channels
-        pixels = jnp.moveaxis(x.reshape(*places, channels), -1, 0)
-        seen = None
-        if self.is_masked:
-            seen = jnp.moveaxis(self.observed.reshape(*places, channels), -1, 0)
-        images = jnp.stack([_mapped(p, k, v) for p, k, v in zip(pixels, self.knots, self.values, strict=True)])
+        pixels, images = self._pixels_and_mapped(x)
+        seen = self._seen()
         centred = {"pixels": statistics.centred(pixels, seen), "mapped": statistics.centred(images, seen)}
         most = most_rings(channels)
         kinds: dict[str, Array] = {}

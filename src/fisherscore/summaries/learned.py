@@ -119,8 +119,13 @@ class Learned(Embedding):
 
     def each(self, x: Float[Array, " ..."]) -> Float[Array, "networks summaries"]:
         """Give the guess of each network."""
-        guesses = [self.layout.function(vector)(x)[: self.num_parameters] for vector in self.vectors]
+        seen = self.inputs(x)
+        guesses = [self.layout.function(vector)(seen)[: self.num_parameters] for vector in self.vectors]
         return jnp.stack(guesses)
+
+    def inputs(self, x: Float[Array, " ..."]) -> Float[Array, " ..."]:
+        """Give what the networks see of one observation."""
+        return x
 
     def each_of_rows(self, x: np.ndarray) -> np.ndarray:
         """Give the guess of each network for observations (n, ...): shape (n, networks, summaries)."""

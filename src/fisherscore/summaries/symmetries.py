@@ -1,0 +1,126 @@
+"""Symmetries of fields: how a field may be moved about without becoming less likely, and whether data speak against it.
+
+A summary that is learned of fields moved about at random learns from one simulation what others would have taught it.
+Moving by a symmetry that fields do not have makes a summary worse, never wrong: closed forms are fitted to summaries of
+the fields as they are.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .field_shape import FieldShape
+
+# A symmetry is given up where a mean that it says is zero is away from it by so many standard errors.
+_REJECTED_AT = 4.0
+
+
+@dataclass(frozen=True)
+class Symmetries:
+    """Whether fields go on at the other end, and may be turned and mirrored, with the law of x | θ the same.
+
+    Attributes:
+        periodic: Whether shifts around the ends leave the law as it is.
+        rotations: Whether turns by 90 degrees do; for square maps.
+        flips: Whether mirrors along each axis do.
+    """
+
+    periodic: bool = False
+    rotations: bool = False
+    flips: bool = False
+
+    def moved(self, key: Array, x: Float[Array, "channels ..."]) -> Float[Array, "channels ..."]:
+        """Move one field (channels, places...) at random."""
+        shift_key, turn_key, flip_key = jax.random.split(key, 3)
+        axes = tuple(range(1, x.ndim))
+        if self.periodic:
+            for axis, own in zip(axes, jax.random.split(shift_key, len(axes)), strict=True):
+                x = jnp.roll(x, jax.random.randint(own, (), 0, x.shape[axis]), axis=axis)
+        if self.rotations:
+            quarter, half = jax.random.bernoulli(turn_key, shape=(2,))
+            x = jnp.where(half, jnp.flip(x, axes), x)
+            x = jnp.where(quarter, jnp.rot90(x, axes=(1, 2)), x)
+        if self.flips:
+            for axis, flip in zip(axes, jax.random.bernoulli(flip_key, shape=(len(axes),)), strict=True):
+                x = jnp.where(flip, jnp.flip(x, axis), x)
+        return x
+
+    def moved_as_given(self, key: Array, x: Float[Array, " ..."], field: FieldShape) -> Float[Array, " ..."]:
+        """Move one field in the shape of an observation, where channels come last."""
+        images = jnp.moveaxis(x.reshape(*field.places, field.num_channels), -1, 0)
+        return jnp.moveaxis(self.moved(key, images), 0, -1).reshape(field.shape)
+
+
+def symmetries_seen(x: np.ndarray, u: np.ndarray, field: FieldShape) -> Symmetries:
+    """Say which symmetries nothing in fields (n, ...) drawn at u (n, p) speaks against.
+
+    Each says of some statistics that their mean is zero at every θ: they are regressed on 1 and u.
+    """
+    images = np.asarray(x, np.float64).reshape(len(x), *field.places, field.num_channels)
+    images = np.moveaxis(images, -1, 1)
+    axes = tuple(range(2, images.ndim))
+    images = images - images.mean(axis=axes, keepdims=True)
+    images = images / np.maximum(images.std(axis=axes, keepdims=True), 1e-300)
+    # Those that change their sign under a mirror along one axis, and under a turn.
+    odd = np.concatenate([_odd_along(images, axis) for axis in axes] + [_leaning(images, axes)], axis=1)
+    is_square = len(axes) == 2 and images.shape[2] == images.shape[3]
+    turned = odd if not is_square else np.concatenate([odd, _apart(images)], axis=1)
+    return Symmetries(
+        periodic=_is_zero(np.concatenate([_seam(images, axis) for axis in axes], axis=1), u),
+        rotations=is_square and _is_zero(turned, u),
+        flips=_is_zero(odd, u),
+    )
+
+
+def _rise(images: np.ndarray, axis: int) -> np.ndarray:
+    return np.diff(images, axis=axis)
+
+
+def _mean(images: np.ndarray) -> np.ndarray:
+    """Average over all places: (n, channels)."""
+    return images.reshape(*images.shape[:2], -1).mean(axis=2)
+
+
+def _seam(images: np.ndarray, axis: int) -> np.ndarray:
+    """Compare the square of the step over the seam with that of steps elsewhere."""
+    over = np.take(images, [0], axis=axis) - np.take(images, [-1], axis=axis)
+    return _mean(over**2) - _mean(_rise(images, axis) ** 2)
+
+
+def _odd_along(images: np.ndarray, axis: int) -> np.ndarray:
+    """Give what changes its sign under a mirror along an axis: steeper rises than falls, and what goes by place."""
+    num = images.shape[axis]
+    place = np.linspace(-1.0, 1.0, num).reshape(-1, *(1,) * (images.ndim - axis - 1))
+    return np.concatenate(
+        [_mean(_rise(images, axis) ** 3), _mean(images * place), _mean(images**2 * place)],
+        axis=1,
+    )
+
+
+def _leaning(images: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Give what says along which diagonal maps lean; nothing for series."""
+    if len(axes) == 1:
+        return np.zeros((len(images), 0))
+    return _mean(images[:, :, :-1, :-1] * images[:, :, 1:, 1:]) - _mean(images[:, :, 1:, :-1] * images[:, :, :-1, 1:])
+
+
+def _apart(images: np.ndarray) -> np.ndarray:
+    """Compare steps along one axis with those along the other."""
+    return _mean(_rise(images, 2) ** 2) - _mean(_rise(images, 3) ** 2)
+
+
+def _is_zero(statistics: np.ndarray, u: np.ndarray) -> bool:
+    """Say whether nothing shows that the mean of any statistic (n, k), or its slope in θ, is away from zero."""
+    design = np.column_stack([np.ones(len(u)), u])
+    inverse = np.linalg.inv(design.T @ design)
+    for values in statistics.T:
+        coefficients: Any = inverse @ (design.T @ values)
+        residual = values - design @ coefficients
+        errors = np.sqrt(np.diagonal(inverse @ (design.T * residual**2) @ design @ inverse))
+        if np.any(np.abs(coefficients) > _REJECTED_AT * errors + 1e-12):
+            return False
+    return True
