@@ -99,50 +99,6 @@ def _kept(x: Array) -> Array:
     return jnp.concatenate([means, 0.5 * jnp.log(((flat - means[:, None]) ** 2).mean(axis=1) + _TINY)])
 
 
-@register_embedding("field_network")
-class LearnedOfField(Learned):
-    """The mean guess of several networks of our own, which see pixels and mapped pixels."""
-
-    pixels: FieldStatistics
-    channels: int = eqx.field(static=True)
-    periodic: bool = eqx.field(static=True)
-
-    @classmethod
-    def of(cls, vectors: Any, layout: Layout, num_parameters: int, about: "FieldInputs") -> Self:
-        """Put trained networks behind the map of pixels that they were trained with."""
-        shape = about.pixels.x_shape
-        return cls(vectors, layout, shape, num_parameters, about.pixels, about.channels, about.periodic)
-
-    @classmethod
-    def laid_out(cls, x_shape: tuple[int, ...], settings: Mapping[str, Any], own: Mapping[str, Any]) -> Self:
-        """Make one with arrays of the right shapes."""
-        del own
-        pixels = FieldStatistics.laid_out(x_shape, {"masked": settings["masked"]}, {})
-        about = FieldInputs(pixels, settings["channels"], bool(settings["periodic"]))
-        num_parameters = settings["num_parameters"]
-        layout = Layout.of(about.network(num_parameters, jax.random.key(0)))
-        vectors = jnp.zeros((settings["num_networks"], layout.num_numbers))
-        return cls.of(vectors, layout, num_parameters, about)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The sizes of the networks, and how they end fields."""
-        sizes = {"channels": self.channels, "periodic": int(self.periodic), "masked": int(self.pixels.is_masked)}
-        return super().settings | sizes
-
-    def filled(self, x: Any) -> Any:
-        """Put 0 where nothing was observed."""
-        return self.pixels.filled(x)
-
-    def prepared(self, x: Any) -> Any:
-        """Standardise every channel."""
-        return self.pixels.prepared(x)
-
-    def inputs(self, x: Float[Array, " ..."]) -> Float[Array, " ..."]:
-        """Give what the networks see of one standardised field."""
-        return self.pixels.images(x)
-
-
 class FieldInputs(eqx.Module):
     """What networks of fields see, and the sizes of the networks."""
 
@@ -162,6 +118,48 @@ class FieldInputs(eqx.Module):
         """Give what the networks see of fields (n, ...), on the host in single precision."""
         prepared = np.asarray(self.pixels.prepared(x), np.float32)
         return rows_in_turn(lambda part: _images(self.pixels, part), (prepared,), self.pixels.rows_at_once)
+
+
+@register_embedding("field_network")
+class LearnedOfField(Learned):
+    """The mean guess of several networks of our own, which see pixels and mapped pixels."""
+
+    about: FieldInputs
+
+    @classmethod
+    def of(cls, vectors: Any, layout: Layout, num_parameters: int, about: FieldInputs) -> Self:
+        """Put trained networks behind the map of pixels that they were trained with."""
+        return cls(vectors, layout, about.pixels.x_shape, num_parameters, about)
+
+    @classmethod
+    def laid_out(cls, x_shape: tuple[int, ...], settings: Mapping[str, Any], own: Mapping[str, Any]) -> Self:
+        """Make one with arrays of the right shapes."""
+        del own
+        pixels = FieldStatistics.laid_out(x_shape, {"masked": settings["masked"]}, {})
+        about = FieldInputs(pixels, settings["channels"], bool(settings["periodic"]))
+        num_parameters = settings["num_parameters"]
+        layout = Layout.of(about.network(num_parameters, jax.random.key(0)))
+        vectors = jnp.zeros((settings["num_networks"], layout.num_numbers))
+        return cls.of(vectors, layout, num_parameters, about)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The sizes of the networks, and how they end fields."""
+        about = self.about
+        sizes = {"channels": about.channels, "periodic": int(about.periodic), "masked": int(about.pixels.is_masked)}
+        return super().settings | sizes
+
+    def filled(self, x: Any) -> Any:
+        """Put 0 where nothing was observed."""
+        return self.about.pixels.filled(x)
+
+    def prepared(self, x: Any) -> Any:
+        """Standardise every channel."""
+        return self.about.pixels.prepared(x)
+
+    def inputs(self, x: Float[Array, " ..."]) -> Float[Array, " ..."]:
+        """Give what the networks see of one standardised field."""
+        return self.about.pixels.images(x)
 
 
 @in_single_precision
