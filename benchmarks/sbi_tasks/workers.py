@@ -13,7 +13,7 @@ from .classifier import c2st
 from .jobs import Job, Outcome, pair_of, run
 from .reference import References
 
-_ONE_THREAD = {
+ONE_THREAD = {
     "JAX_PLATFORMS": "cpu",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -56,8 +56,8 @@ def outcomes(
     todo, done = spawning.Queue(), spawning.Queue()
     for job in [*jobs, *[None] * num_workers]:
         todo.put(job)
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(_ONE_THREAD)
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
     arguments = (todo, done, references, settings)
     workers = [spawning.Process(target=_work, args=(k, *arguments), daemon=True) for k in range(num_workers)]
     for worker in workers:

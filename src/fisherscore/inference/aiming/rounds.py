@@ -12,7 +12,7 @@ from ...fitting.recipes import AutoRecipe
 from ...potentials.closed_forms import CLOSED_FORMS
 from ...score.fitted import FittedScore
 from ...simulation.proposal import Proposal
-from ...simulation.regions import WIDER, clumps_of
+from ...simulation.regions import clumps_of
 from ...simulation.simulations import Simulations
 from ..posterior import Posterior
 from ..posterior_checks import covariance_within_modes
@@ -28,8 +28,6 @@ _TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
 _GOOD, _SETTLED = 0.1, 0.75
 # Posteriors that are off by less than this mean square, in their σ, would look the same after another round.
 _EXACT, _EXACT_ALONG = 0.0025, 0.01
-# Around simulations that a pilot's regression has moved a region is this much wider.
-_WIDER_WHEN_MOVED = 2 / 3
 # Draws are moved by no more than so many σ for the error of a fit.
 _FARTHEST = 1.0
 _NUM_DRAWS, _NUM_CHAINS = 1_000, 4
@@ -47,7 +45,6 @@ class Finding:
     guide: str
     error: float | None
     exact: bool = False
-    wider: float = WIDER
 
     @property
     def is_good(self) -> bool:
@@ -131,8 +128,8 @@ def find(sims: Simulations, x_obs: Any, prior: Any, seed: int) -> Finding:
                 pass
     rows = sims.x.reshape(len(sims), -1)
     drawn = pilot_draws(sims.theta, rows, np.asarray(x_obs, np.float64).ravel())
-    # Simulations where they are, and where a regression puts them, which is the less certain.
-    found = [Finding(d, "pilot", error, wider=w) for d, w in zip(drawn, (WIDER, _WIDER_WHEN_MOVED), strict=False)]
+    # Simulations where they are, and where a regression puts them.
+    found = [Finding(draws, "pilot", error) for draws in drawn]
     return min(found, key=lambda one: log_volume(next_region(one, sims.proposal)))
 
 
@@ -157,7 +154,7 @@ def _spread_by_error(posterior: Posterior, model: FittedScore, seed: int) -> np.
 def next_region(found: Finding, limits: Proposal) -> Proposal:
     """Return the region around what was found, within the limits of the first proposal."""
     draws = np.clip(found.draws, limits.low, limits.high)
-    return limits.around(draws, wider=found.wider)
+    return limits.around(draws)
 
 
 def is_settled(now: Proposal, following: Proposal) -> bool:
