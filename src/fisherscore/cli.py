@@ -32,6 +32,7 @@ UNTRUSTED = 3
 class Experiment(StrEnum):
     """The experiments that can be run by name."""
 
+    lensing_maps = "lensing-maps"
     linear_gaussian = "linear-gaussian"
     weak_lensing = "weak-lensing"
 
@@ -124,7 +125,7 @@ def run(
 
 
 def _run_experiment(experiment: Experiment, out: Path, options: dict[str, Any], as_json: bool) -> None:
-    """Run an experiment of the paper."""
+    """Run an experiment."""
     with _computing():
         module = import_module(f".experiments.{experiment.name}", __package__)
         with redirect_stdout(sys.stderr) if as_json else nullcontext():

@@ -11,6 +11,7 @@ from fisherscore.problems.background import Cosmology
 from fisherscore.problems.lensing_fields import LogNormalMaps, Survey, _lines
 from fisherscore.problems.lensing_maps import _SURVEY, TRUTH, _read, averaged, shifts_of
 from fisherscore.problems.lensing_spectra import _jax_cosmo, limber_spectra
+from fisherscore.problems.lensing_statistics import NUM_SPECTRA, LensingStatistics
 from fisherscore.problems.tomography import RedshiftBins
 
 THETAS = (TRUTH, (0.35, 0.045, 0.7, 0.6, 1.05, -1.5), (0.2, 0.055, 0.95, 0.75, 0.9, -0.5))
@@ -178,6 +179,46 @@ def test_averaged_maps_are_means_of_blocks(problem):
 
 
 @pytest.mark.slow
+def test_third_moments_are_those_of_log_normal_maps_and_not_of_gaussian_ones(problem, maps):
+    statistics, num = LensingStatistics(maps, Cosmology(*np.float32(TRUTH))), 24
+
+    def found(factor):
+        """Draw maps with shifts larger by a factor, and give the third moments of each bin in units of their errors."""
+
+        @jax.jit
+        def one(key):
+            cosmology = Cosmology(*jnp.array(TRUTH, jnp.float32))
+            modes = jnp.fft.rfft2(
+                jnp.moveaxis(maps.draw(key, cosmology, factor * shifts_of(cosmology, _read("shifts.npy"))), -1, 0)
+            )
+            filtered = jnp.einsum("xyij,jxy->ixy", statistics.wiener, modes)
+            moments = statistics.third_moments(modes)[:20].reshape(4, 5).sum(axis=0)
+            return moments, jnp.var(jnp.fft.irfft2(filtered), axis=(1, 2))
+
+        moments, variances = map(np.asarray, zip(*map(one, jax.random.split(jax.random.key(1), num)), strict=True))
+        return moments.mean(axis=0) / moments.std(axis=0) * np.sqrt(num), variances.mean(axis=0)
+
+    moments, variances = found(1.0)
+    np.testing.assert_allclose(variances, 1.0, atol=0.05)
+    assert (moments > 5.0).all()
+    assert (np.abs(found(1e3)[0]) < 4.0).all()
+
+
+@pytest.mark.slow
+def test_statistics_are_those_of_the_map_and_spectra_come_first(problem):
+    condensed = fs.problems.lensing_maps(statistics=True)
+    assert condensed.x_shape == (100,) and condensed.observed.x.shape == (100,)
+    x, found = problem.simulator.draw(TRUTH, seed=1), condensed.simulator.draw(TRUTH, seed=1)
+    wave = np.hypot(np.fft.fftfreq(256, 1 / 256)[:, None], np.fft.fftfreq(256, 1 / 256))
+    modes = np.fft.fft2(x, axes=(0, 1))[(wave >= 4.5) & (wave < 15.0)]
+    power = (np.abs(modes) ** 2).mean(axis=0)
+    np.testing.assert_allclose(found[1:20:4], np.log(power), rtol=1e-4)
+    shared = (modes[:, 0] * modes[:, 4].conj()).real.mean()
+    np.testing.assert_allclose(np.tanh(found[20 + 4 * 3 + 1]), shared / np.sqrt(power[0] * power[4]), rtol=1e-3)
+    assert NUM_SPECTRA == 5 * 4 + 10 * 4 < 100
+
+
+@pytest.mark.slow
 def test_maps_are_finite_all_over_the_prior(problem):
     draws = problem.simulator.draw(problem.proposal.sample(64, seed=1), seed=2)
     assert np.isfinite(draws).all() and draws.std(axis=(1, 2)).min() > 0.045
@@ -187,3 +228,5 @@ def test_maps_are_finite_all_over_the_prior(problem):
 def test_messages(num_pixels):
     with pytest.raises(fs.ArgumentError, match="num_pixels: expected a"):
         fs.problems.lensing_maps(num_pixels=num_pixels)
+    with pytest.raises(fs.ArgumentError, match="num_pixels: statistics are of the whole map"):
+        fs.problems.lensing_maps(num_pixels=64, statistics=True)

@@ -67,17 +67,19 @@ class LogNormalMaps:
         self.fold = np.minimum(np.arange(n), n - np.arange(n))
         self.first, self.second = np.triu_indices(survey.sources.num_bins)
 
-    def gaussian_power(self, cosmology: Cosmology, shifts: Any) -> Any:
-        """Compute the power of g, (pairs, n/2 + 1, n/2 + 1), in units in which white noise of variance 1 has 1."""
-        survey = self.survey
-        spectra = limber_spectra(cosmology, self.multipoles, survey.sources)
+    def power(self, cosmology: Cosmology) -> Any:
+        """Compute C_ij at every mode of the quarter of the plane, (pairs, n/2 + 1, n/2 + 1); the mean has none."""
+        spectra = limber_spectra(cosmology, self.multipoles, self.survey.sources)
         nodes = jnp.exp(matmul(self.spline, jnp.log(spectra).T)).T
         nodes = jnp.pad(nodes, ((0, 0), (1, 0)))
         below = nodes[:, self.left]
         power = below + self.fraction.astype(nodes.dtype) * (nodes[:, self.left + 1] - below)
-        power = power.at[:, 0, 0].set(0.0)
+        return power.at[:, 0, 0].set(0.0)
+
+    def gaussian_power(self, cosmology: Cosmology, shifts: Any) -> Any:
+        """Compute the power of g in units in which white noise of variance 1 has 1."""
         shift = (shifts[self.first] * shifts[self.second])[:, None, None]
-        correlation = self._transformed(power) / np.deg2rad(survey.degrees) ** 2
+        correlation = self._transformed(self.power(cosmology)) / np.deg2rad(self.survey.degrees) ** 2
         # Of the logarithm's transform the sign is dropped, and the mean of a map is none.
         power = jnp.abs(self._transformed(jnp.log1p(correlation / shift)))
         return power.at[:, 0, 0].set(0.0)

@@ -21,6 +21,7 @@ from ..errors import ArgumentError
 from ..simulation.proposal import Proposal
 from .background import Cosmology
 from .lensing_fields import LogNormalMaps, Survey
+from .lensing_statistics import LensingStatistics
 from .problem import Observed, Problem
 from .tomography import RedshiftBins
 
@@ -36,16 +37,18 @@ _SURVEY = Survey(
 
 
 @in_single_precision
-def lensing_maps(*, num_pixels: int = _NUM_PIXELS) -> Problem:
+def lensing_maps(*, num_pixels: int = _NUM_PIXELS, statistics: bool = False) -> Problem:
     """Make the problem of the LSST-Y10 maps, with the observed map and draws of its posterior.
 
     Args:
         num_pixels: Pixels a side of the data: 256, or a divisor of it for maps averaged over blocks of pixels, which
             are quicker to analyse and hold less.
+        statistics: Whether the data are 100 statistics of the whole map instead: logarithms of the power of each bin
+            and coherences of all pairs of bins in four rings, then third moments of filtered maps.
 
     Returns:
-        The problem, with parameters omega_c, omega_b, sigma8, h, n_s and w0. The draws of ``problem.observed`` are those
-        of the posterior of all 256 × 256 pixels.
+        The problem, with parameters omega_c, omega_b, sigma8, h, n_s and w0. The draws of ``problem.observed`` are of
+        the posterior of all 256 × 256 pixels.
 
     >>> import fisherscore as fs
     >>> problem = fs.problems.lensing_maps()
@@ -55,21 +58,24 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS) -> Problem:
     side = as_count(num_pixels, "num_pixels", minimum=8)
     if _NUM_PIXELS % side:
         raise ArgumentError(f"num_pixels: expected a divisor of {_NUM_PIXELS}, got {side}.")
+    if statistics and side != _NUM_PIXELS:
+        raise ArgumentError(f"num_pixels: statistics are of the whole map, expected {_NUM_PIXELS}, got {side}.")
     maps, table, prior = LogNormalMaps(_SURVEY), _read("shifts.npy"), _prior()
+    # At the mean of the prior, which is where the observed map was drawn.
+    data = LensingStatistics(maps, Cosmology(*np.float32(TRUTH))).of if statistics else lambda x: averaged(x, side)
 
     def draw_one(key: Any, theta: Any) -> Any:
         cosmology = Cosmology(*theta)
-        return averaged(maps.draw(key, cosmology, shifts_of(cosmology, table)), side)
+        return data(maps.draw(key, cosmology, shifts_of(cosmology, table)))
 
+    observed = np.asarray(data(jnp.asarray(_read("map.npy"))))
     return Problem(
-        name="lensing-maps",
+        name="lensing-statistics" if statistics else "lensing-maps",
         proposal=Proposal.of(prior),
         draw_one=draw_one,
-        x_shape=(side, side, 5),
+        x_shape=observed.shape,
         batch_size=16,
-        observed=Observed(
-            x=averaged(_read("map.npy"), side), truth=np.array(TRUTH), prior=prior, draws=_read("hmc_draws.npy")
-        ),
+        observed=Observed(x=observed, truth=np.array(TRUTH), prior=prior, draws=_read("hmc_draws.npy")),
     )
 
 
