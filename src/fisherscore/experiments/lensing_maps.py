@@ -20,9 +20,10 @@ from ..inference.posterior import Posterior
 from ..inference.sampling import sample
 from ..problems import Problem, lensing_maps
 from ..problems.lensing_statistics import NUM_SPECTRA
+from ..problems.problem import Observed
 from ..score.fitted import FittedScore
 from ..simulation.jax_simulator import from_jax
-from ..simulation.simulations import Simulations, from_table
+from ..simulation.simulations import from_table
 from ..simulation.simulator import Simulator
 from .common import Stopwatch, settings
 from .lensing_maps_page import Results, draw_ellipses, draw_maps, draw_summaries, write_page
@@ -57,42 +58,13 @@ def run(
     effort, stopwatch = QUICK if quick else Effort(), Stopwatch()
     with stopwatch.time("set up"):
         problem = lensing_maps(statistics=True)
-        observed = _observed(problem)
-    with stopwatch.time("infer from statistics"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FisherScoreWarning)  # the page says them
-        found = infer(
-            problem.simulator,
-            observed.x,
-            problem.proposal,
-            num_simulations,
-            prior=observed.prior,
-            recipe=recipe,
-            num_samples=effort.num_samples,
-            num_chains=NUM_CHAINS,
-            seed=seed,
-            progress=progress,
-        )
+    study = _Study(problem=problem, effort=effort, seed=seed, progress=progress)
+    with stopwatch.time("infer from statistics"):
+        found = study.inferred(num_simulations, recipe)
         found.model.save(out / "model")
-    study = _Study(problem=problem, found=found, effort=effort, seed=seed, progress=progress)
-    with stopwatch.time("spectra alone"):
-        spectra = study.spectra_alone()
-    with stopwatch.time("forecasts"):
-        forecasts = study.forecasts(spectra)
-    results = Results(
-        inference=found,
-        spectra=study.sampled(spectra),
-        hmc=hmc_posterior(problem, effort.num_hmc, seed),
-        forecasts=forecasts,
-        at_mean=study.at_mean(),
-        observed=observed,
-    )
+    results = _measure(study, found, stopwatch)
     with stopwatch.time("figures"):
-        draw_maps(lensing_maps(), results, out / "maps.png")
-        draw_summaries(results, out / "summaries.png")
-        draw_ellipses(results, out / "ellipses.png")
-        labels = ["full-field HMC", "learned score", "spectra alone"]
-        axes = plot.triangle([results.hmc, found.posterior, results.spectra], truth=observed.truth, labels=labels)
-        plot.save_figure(axes, out / "posterior.png")
+        _draw(results, out)
     summary = (
         settings("lensing-maps", recipe=recipe, num_simulations=num_simulations, seed=seed)
         | {"weights": found.model.weights or None, "estimated_error": found.model.estimated_error}
@@ -111,7 +83,38 @@ def run(
     return summary
 
 
-def _observed(problem: Problem) -> Any:
+def _measure(study: "_Study", found: Inference, stopwatch: Stopwatch) -> Results:
+    """Do the same with spectra alone, and forecast with both."""
+    with stopwatch.time("spectra alone"):
+        spectra = study.spectra_alone(found)
+        posterior = study.sampled(spectra)
+    with stopwatch.time("forecasts"):
+        forecasts = study.forecasts(found.model, spectra)
+        at_mean = study.at(found.posterior.mean)
+    return Results(
+        inference=found,
+        spectra=posterior,
+        hmc=hmc_posterior(study.problem, study.effort.num_hmc, study.seed),
+        forecasts=forecasts,
+        at_mean=at_mean,
+        observed=study.observed,
+    )
+
+
+def _draw(results: Results, out: Path) -> None:
+    """Draw all figures of the page."""
+    draw_maps(lensing_maps(), results, out / "maps.png")
+    draw_summaries(results, out / "summaries.png")
+    draw_ellipses(results, out / "ellipses.png")
+    axes = plot.triangle(
+        [results.hmc, results.inference.posterior, results.spectra],
+        truth=results.observed.truth,
+        labels=["full-field HMC", "learned score", "spectra alone"],
+    )
+    plot.save_figure(axes, out / "posterior.png")
+
+
+def _observed(problem: Problem) -> Observed:
     assert problem.observed is not None
     return problem.observed
 
@@ -148,65 +151,74 @@ def _ends(law: Any) -> tuple[float | None, float | None]:
 
 @dataclass(frozen=True, eq=False)
 class _Study:
-    """What everything after the inference works with."""
+    """What everything works with."""
 
     problem: Problem
-    found: Inference
     effort: Effort
     seed: int
     progress: bool | None
 
-    def spectra_alone(self) -> FittedScore:
+    @property
+    def observed(self) -> Observed:
+        return _observed(self.problem)
+
+    @property
+    def _chains(self) -> dict[str, Any]:
+        return {
+            "prior": self.observed.prior,
+            "num_samples": self.effort.num_samples,
+            "num_chains": NUM_CHAINS,
+            "seed": self.seed,
+            "progress": self.progress,
+        }
+
+    def inferred(self, num_simulations: int, recipe: str) -> Inference:
+        """Infer the parameters of the observed map from its statistics, in rounds."""
+        problem = self.problem
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FisherScoreWarning)  # the page says them
+            return infer(
+                problem.simulator, self.observed.x, problem.proposal, num_simulations, recipe=recipe, **self._chains
+            )
+
+    def spectra_alone(self, found: Inference) -> FittedScore:
         """Fit the score of the spectra to the same simulations, in the same region."""
-        used: Simulations = self.found.sims
-        region = self.found.rounds[-1].region
-        inside = np.asarray(region.inside(used.theta))
-        return fit(
-            from_table(used.theta[inside], used.x[inside, :NUM_SPECTRA], region), seed=self.seed, progress=self.progress
-        )
+        region = found.rounds[-1].region
+        inside = np.asarray(region.inside(found.sims.theta))
+        sims = from_table(found.sims.theta[inside], found.sims.x[inside, :NUM_SPECTRA], region)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FisherScoreWarning)
+            return fit(sims, seed=self.seed, progress=self.progress)
 
     def sampled(self, spectra: FittedScore) -> Posterior:
         """Sample the posterior of the spectra alone."""
-        observed = _observed(self.problem)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FisherScoreWarning)
-            return sample(
-                spectra,
-                observed.x[:NUM_SPECTRA],
-                prior=observed.prior,
-                num_samples=self.effort.num_samples,
-                num_chains=NUM_CHAINS,
-                seed=self.seed,
-                progress=self.progress,
-            )
+            return sample(spectra, self.observed.x[:NUM_SPECTRA], **self._chains)
 
-    def forecasts(self, spectra: FittedScore) -> tuple[Forecast, Forecast]:
+    def forecasts(self, learned: FittedScore, spectra: FittedScore) -> tuple[Forecast, Forecast]:
         """Forecast at the true parameters under the prior: from all statistics, and from spectra alone."""
-        draw_one, observed = self.problem.draw_one, _observed(self.problem)
+        draw_one, batch_size = self.problem.draw_one, self.problem.batch_size
 
         def draw_spectra(key: Any, theta: Any) -> Any:
             return draw_one(key, theta)[:NUM_SPECTRA]
 
-        simulators: tuple[Simulator, Simulator] = (
-            self.problem.simulator,
-            from_jax(draw_spectra, name="lensing-spectra", batch_size=self.problem.batch_size, precision="single"),
-        )
-        made = []
-        for model, simulator in zip((self.found.model, spectra), simulators, strict=True):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FisherScoreWarning)
-                alone = forecast(
-                    model,
-                    observed.truth,
-                    simulator,
-                    num_simulations=self.effort.num_forecast,
-                    seed=self.seed + 1,
-                    progress=self.progress,
-                )
-            made.append(alone.add(observed.prior))
-        return made[0], made[1]
+        of_spectra = from_jax(draw_spectra, name="lensing-spectra", batch_size=batch_size, precision="single")
+        return self._forecast(learned, self.problem.simulator), self._forecast(spectra, of_spectra)
 
-    def at_mean(self) -> np.ndarray:
-        """Draw statistics of maps at the mean of the posterior."""
-        mean = self.found.posterior.mean
-        return self.problem.simulator.draw(np.tile(mean, (self.effort.num_at_mean, 1)), seed=self.seed + 2)
+    def _forecast(self, model: FittedScore, simulator: Simulator) -> Forecast:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FisherScoreWarning)
+            alone = forecast(
+                model,
+                self.observed.truth,
+                simulator,
+                num_simulations=self.effort.num_forecast,
+                seed=self.seed + 1,
+                progress=self.progress,
+            )
+            return alone.add(self.observed.prior)
+
+    def at(self, theta: np.ndarray) -> np.ndarray:
+        """Draw statistics of maps at one point."""
+        return self.problem.simulator.draw(np.tile(theta, (self.effort.num_at_mean, 1)), seed=self.seed + 2)
