@@ -2,14 +2,17 @@
 
 Gaussian and log-normal fields, a field a part of whose information is in correlations between scales, and a Gaussian
 field a quarter of whose pixels are missing. Beside the default fit stands an analysis by the power spectrum alone: 16
-rings and a Gaussian whose mean and covariance move with the parameters. Errors are means over seeds.
+rings and a Gaussian whose mean and covariance move with the parameters. Errors are means over seeds. The default fit
+is the one on a processor, by statistics alone; with --network a network alone and both together stand beside it.
 
     python benchmarks/fields.py                 # an hour or two on two cores
     python benchmarks/fields.py --workers 16    # cases and seeds side by side
     python benchmarks/fields.py --quick         # one seed, the smaller ones
+    python benchmarks/fields.py --network --only multiscale   # on a GPU; other rows stay as they are in the results
 """
 
 import argparse
+import json
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +33,7 @@ from fisherscore.summaries.modes import rings
 FIRST_SEED = 1_000
 NUM_SPECTRUM_RINGS = 16
 NUM_FORECAST = 10_000
+NETWORK = fs.LearnedSummary(num_steps=4_000)
 
 
 @dataclass(frozen=True)
@@ -102,16 +106,33 @@ def masked_error(model: fs.ScoreModel, problem: fs.problems.Problem, mask: np.nd
     return float(np.einsum("ni,ij,nj->n", missed, precision, missed).mean() / exact.shape[1])
 
 
-def measured(case: Case, seed: int) -> dict[str, Any]:
+def with_network(case: Case, sims: fs.Simulations, mask: np.ndarray | None, seed: int) -> dict[str, Any]:
+    """Fit by a network alone, and by a network and statistics."""
+    problem, found = case.make(case.side), {}
+    for name, recipe in (("network", fs.AutoRecipe(statistics=False)), ("both", fs.AutoRecipe())):
+        started = time.perf_counter()
+        model = fs.fit(sims, embedding=NETWORK, recipe=recipe, mask=mask, progress=False)
+        found[f"{name}_seconds"] = time.perf_counter() - started
+        found[f"{name}_estimated_error"] = model.estimated_error
+        found[f"{name}_weights"] = model.weights
+        if mask is None:
+            found[f"{name}_error"] = score_error(model, problem, num_pairs=4_000).mean
+        else:
+            found[f"{name}_error"] = masked_error(model, problem, mask, seed)
+    return found
+
+
+def measured(case: Case, seed: int, network: bool) -> dict[str, Any]:
     """Fit one field with one seed, and compare it with what is exact."""
     problem, mask = case.make(case.side), mask_of(case)
     sims = fs.simulate(problem.simulator, problem.proposal, case.num_simulations, seed=seed, progress=False)
     if mask is not None:
         sims = fs.from_table(sims.theta, np.where(mask, sims.x, 0.0), problem.proposal)
     started = time.perf_counter()
-    model = fs.fit(sims, mask=mask, progress=False)
+    model = fs.fit(sims, mask=mask, embedding=None, progress=False)
     row: dict[str, Any] = {"seed": seed, "seconds": time.perf_counter() - started}
     row |= {"estimated_error": model.estimated_error, "weights": model.weights}
+    row |= with_network(case, sims, mask, seed) if network else {}
     if mask is not None:
         return row | {"error": masked_error(model, problem, mask, seed)}
     error = score_error(model, problem, num_pairs=4_000)
@@ -129,15 +150,15 @@ def measured(case: Case, seed: int) -> dict[str, Any]:
     return row
 
 
-def all_runs(cases: list[Case], seeds: list[int], num_workers: int) -> Iterator[list[dict[str, Any]]]:
+def all_runs(cases: list[Case], seeds: list[int], num_workers: int, network: bool) -> Iterator[list[dict[str, Any]]]:
     """Measure every case with every seed, the longest first where there are several processes."""
     if num_workers == 1:
         for case in cases:
-            yield [measured(case, seed) for seed in seeds]
+            yield [measured(case, seed, network) for seed in seeds]
         return
     order = sorted(cases, key=lambda case: -case.num_simulations * case.side**2)
     with ProcessPoolExecutor(num_workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {case: [pool.submit(measured, case, seed) for seed in seeds] for case in order}
+        running = {case: [pool.submit(measured, case, seed, network) for seed in seeds] for case in order}
         for case in cases:
             yield [future.result() for future in running[case]]
 
@@ -158,30 +179,53 @@ def figure(rows: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def kept(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put rows in place of those of the same cases in a file, which keeps its others."""
+    known = json.loads(path.read_text())["rows"] if path.exists() else []
+    named = {(case.name, case.side, case.num_simulations): None for case in CASES}
+    for row in [*known, *rows]:
+        named[row["field"], row["side"], row["num_simulations"]] = row
+    return [row for row in named.values() if row is not None]
+
+
+def averaged(runs: list[dict[str, Any]], key: str) -> float:
+    """Average over seeds; NaN where nothing was measured."""
+    return float(np.mean([run.get(key, np.nan) for run in runs]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one seed, and the smaller cases")
     parser.add_argument("--num-seeds", type=int, default=3)
+    parser.add_argument("--network", action="store_true", help="also fit by a network, alone and beside statistics")
+    parser.add_argument("--only", nargs="*", metavar="FIELD", help="these fields alone, such as multiscale")
     parser.add_argument("--workers", type=int, default=1, help="processes; times are those of a shared machine then")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     cases = [case for case in CASES if case.quick or not options.quick]
+    cases = [case for case in cases if options.only is None or case.name in options.only]
     seeds = [FIRST_SEED + k for k in range(1 if options.quick else options.num_seeds)]
     rows = []
-    for case, runs in zip(cases, all_runs(cases, seeds, options.workers), strict=True):
-        mean = {key: np.mean([run[key] for run in runs if key in run]) for key in ("error", "seconds")}
+    for case, runs in zip(cases, all_runs(cases, seeds, options.workers, options.network), strict=True):
         print(
-            f"{case.name:16s} {case.side:4d}²  {case.num_simulations:6,} simulations   error {mean['error']:.4f}   "
-            f"its own estimate {np.mean([run['estimated_error'] for run in runs]):.4f}   "
-            f"16 rings alone {np.mean([run.get('spectrum_error', np.nan) for run in runs]):.3f}   "
-            f"det of bound {np.mean([run.get('determinant_of_bound', np.nan) for run in runs]):.3f}   "
-            f"fitted in {mean['seconds']:.0f} s",
+            f"{case.name:16s} {case.side:4d}²  {case.num_simulations:6,} simulations   "
+            f"error {averaged(runs, 'error'):.4f}   its own estimate {averaged(runs, 'estimated_error'):.4f}   "
+            f"16 rings alone {averaged(runs, 'spectrum_error'):.3f}   "
+            f"det of bound {averaged(runs, 'determinant_of_bound'):.3f}   fitted in {averaged(runs, 'seconds'):.0f} s",
             flush=True,
         )
+        for name in ("network", "both") if options.network else ():
+            error, estimate = averaged(runs, f"{name}_error"), averaged(runs, f"{name}_estimated_error")
+            print(
+                f"{name:>26s}   error {error:.4f}   its own estimate {estimate:.4f}   "
+                f"fitted in {averaged(runs, f'{name}_seconds'):.0f} s",
+                flush=True,
+            )
         facts = {"field": case.name, "side": case.side, "num_simulations": case.num_simulations}
         rows.append({**facts, "missing": case.missing, "target": case.target, "runs": runs})
     options.out.mkdir(parents=True, exist_ok=True)
     name = "fields_quick" if options.quick else "fields"
+    rows = kept(options.out / f"{name}.json", rows)
     write_json({"benchmark": "fields", "rows": rows, "versions": versions()}, options.out / f"{name}.json")
     figure(rows, options.out / f"{name}.png")
 

@@ -34,20 +34,22 @@ class Symmetries:
     flips: bool = False
 
     def moved(self, key: Array, x: Float[Array, "channels ..."]) -> Float[Array, "channels ..."]:
-        """Move one field (channels, places...) at random."""
+        """Move one field (channels, places...) at random: the places that are looked up are moved, all at once."""
         shift_key, turn_key, flip_key = jax.random.split(key, 3)
-        axes = tuple(range(1, x.ndim))
-        if self.periodic:
-            for axis, own in zip(axes, jax.random.split(shift_key, len(axes)), strict=True):
-                x = jnp.roll(x, jax.random.randint(own, (), 0, x.shape[axis]), axis=axis)
+        sizes = x.shape[1:]
+        places = jnp.meshgrid(*(jnp.arange(n) for n in sizes), indexing="ij")
         if self.rotations:
             quarter, half = jax.random.bernoulli(turn_key, shape=(2,))
-            x = jnp.where(half, jnp.flip(x, axes), x)
-            x = jnp.where(quarter, jnp.rot90(x, axes=(1, 2)), x)
+            first, second = places
+            places = [jnp.where(quarter, second, first), jnp.where(quarter, sizes[0] - 1 - first, second)]
+            places = [jnp.where(half, sizes[0] - 1 - place, place) for place in places]
         if self.flips:
-            for axis, flip in zip(axes, jax.random.bernoulli(flip_key, shape=(len(axes),)), strict=True):
-                x = jnp.where(flip, jnp.flip(x, axis), x)
-        return x
+            mirrored = jax.random.bernoulli(flip_key, shape=(len(sizes),))
+            places = [jnp.where(m, n - 1 - place, place) for m, n, place in zip(mirrored, sizes, places, strict=True)]
+        if self.periodic:
+            shifts = jax.random.randint(shift_key, (len(sizes),), 0, jnp.asarray(sizes))
+            places = [(place + shift) % n for shift, n, place in zip(shifts, sizes, places, strict=True)]
+        return x[(slice(None), *places)]
 
     def moved_as_given(self, key: Array, x: Float[Array, " ..."], field: FieldShape) -> Float[Array, " ..."]:
         """Move one field in the shape of an observation, where channels come last."""
