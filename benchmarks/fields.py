@@ -34,6 +34,7 @@ FIRST_SEED = 1_000
 NUM_SPECTRUM_RINGS = 16
 NUM_FORECAST = 10_000
 NETWORK = fs.LearnedSummary(num_steps=4_000)
+QUICK_NETWORK = fs.LearnedSummary(channels=8, num_networks=2, num_steps=100)
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,14 @@ def masked_error(model: fs.ScoreModel, problem: fs.problems.Problem, mask: np.nd
     return float(np.einsum("ni,ij,nj->n", missed, precision, missed).mean() / exact.shape[1])
 
 
-def with_network(case: Case, sims: fs.Simulations, mask: np.ndarray | None, seed: int) -> dict[str, Any]:
+def with_network(
+    case: Case, sims: fs.Simulations, mask: np.ndarray | None, seed: int, network: fs.LearnedSummary
+) -> dict[str, Any]:
     """Fit by a network alone, and by a network and statistics."""
     problem, found = case.make(case.side), {}
     for name, recipe in (("network", fs.AutoRecipe(statistics=False)), ("both", fs.AutoRecipe())):
         started = time.perf_counter()
-        model = fs.fit(sims, embedding=NETWORK, recipe=recipe, mask=mask, progress=False)
+        model = fs.fit(sims, embedding=network, recipe=recipe, mask=mask, progress=False)
         found[f"{name}_seconds"] = time.perf_counter() - started
         found[f"{name}_estimated_error"] = model.estimated_error
         found[f"{name}_weights"] = model.weights
@@ -122,7 +125,7 @@ def with_network(case: Case, sims: fs.Simulations, mask: np.ndarray | None, seed
     return found
 
 
-def measured(case: Case, seed: int, network: bool) -> dict[str, Any]:
+def measured(case: Case, seed: int, network: fs.LearnedSummary | None) -> dict[str, Any]:
     """Fit one field with one seed, and compare it with what is exact."""
     problem, mask = case.make(case.side), mask_of(case)
     sims = fs.simulate(problem.simulator, problem.proposal, case.num_simulations, seed=seed, progress=False)
@@ -132,7 +135,7 @@ def measured(case: Case, seed: int, network: bool) -> dict[str, Any]:
     model = fs.fit(sims, mask=mask, embedding=None, progress=False)
     row: dict[str, Any] = {"seed": seed, "seconds": time.perf_counter() - started}
     row |= {"estimated_error": model.estimated_error, "weights": model.weights}
-    row |= with_network(case, sims, mask, seed) if network else {}
+    row |= with_network(case, sims, mask, seed, network) if network else {}
     if mask is not None:
         return row | {"error": masked_error(model, problem, mask, seed)}
     error = score_error(model, problem, num_pairs=4_000)
@@ -150,7 +153,9 @@ def measured(case: Case, seed: int, network: bool) -> dict[str, Any]:
     return row
 
 
-def all_runs(cases: list[Case], seeds: list[int], num_workers: int, network: bool) -> Iterator[list[dict[str, Any]]]:
+def all_runs(
+    cases: list[Case], seeds: list[int], num_workers: int, network: fs.LearnedSummary | None
+) -> Iterator[list[dict[str, Any]]]:
     """Measure every case with every seed, the longest first where there are several processes."""
     if num_workers == 1:
         for case in cases:
@@ -205,8 +210,9 @@ def main() -> None:
     cases = [case for case in CASES if case.quick or not options.quick]
     cases = [case for case in cases if options.only is None or case.name in options.only]
     seeds = [FIRST_SEED + k for k in range(1 if options.quick else options.num_seeds)]
+    network = (QUICK_NETWORK if options.quick else NETWORK) if options.network else None
     rows = []
-    for case, runs in zip(cases, all_runs(cases, seeds, options.workers, options.network), strict=True):
+    for case, runs in zip(cases, all_runs(cases, seeds, options.workers, network), strict=True):
         print(
             f"{case.name:16s} {case.side:4d}²  {case.num_simulations:6,} simulations   "
             f"error {averaged(runs, 'error'):.4f}   its own estimate {averaged(runs, 'estimated_error'):.4f}   "
@@ -214,7 +220,7 @@ def main() -> None:
             f"det of bound {averaged(runs, 'determinant_of_bound'):.3f}   fitted in {averaged(runs, 'seconds'):.0f} s",
             flush=True,
         )
-        for name in ("network", "both") if options.network else ():
+        for name in ("network", "both") if network else ():
             error, estimate = averaged(runs, f"{name}_error"), averaged(runs, f"{name}_estimated_error")
             print(
                 f"{name:>26s}   error {error:.4f}   its own estimate {estimate:.4f}   "

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
+from fisherscore._support.layout import Layout
 from fisherscore.fitting.learned_subject import module_subject, network_subject
 from fisherscore.fitting.learned_summary import LearnedSummary
 from fisherscore.summaries.bank import FieldStatistics
-from fisherscore.summaries.field_network import FieldInputs, FieldNetwork
+from fisherscore.summaries.base import build_embedding, check_embedding, describe_embedding
+from fisherscore.summaries.field_network import FieldInputs, FieldNetwork, LearnedOfField
 from fisherscore.summaries.field_shape import FieldShape
 from fisherscore.summaries.symmetries import Symmetries, symmetries_seen
 
@@ -119,6 +121,25 @@ def test_a_network_alone_learns_the_score_of_a_map_and_is_saved_without_code(tmp
     np.testing.assert_array_equal(read.score(sims.theta[:5], sims.x[:5]), model.score(sims.theta[:5], sims.x[:5]))
     traced = jax.jit(jax.vmap(model.score_one))(sims.theta[:3].astype(np.float32), sims.x[:3].astype(np.float32))
     np.testing.assert_allclose(traced, model.score(sims.theta[:3], sims.x[:3]), rtol=2e-3, atol=2e-2)
+
+
+def test_a_damaged_description_is_refused_before_anything_is_made_of_it():
+    pixels = FieldStatistics.fit(rows(50, 3_006)[0], FieldShape.of((12, 12)), None)
+    about = FieldInputs(pixels, 4, True)
+    layout = Layout.of(about.network(2, jax.random.key(0)))
+    learned = LearnedOfField.of(np.zeros((3, layout.num_numbers), np.float32), layout, 2, about)
+    description = describe_embedding(learned)
+    read = build_embedding(description, (12, 12), {})
+    assert read.vectors.shape == learned.vectors.shape and read.layout == layout
+    for name in ("channels", "num_parameters", "num_numbers"):
+        damaged = {**description, "settings": description["settings"] | {name: 1_000}}
+        check_embedding(damaged)
+        with pytest.raises(ValueError, match="do not have as many numbers as are saved"):
+            build_embedding(damaged, (12, 12), {})
+    many = {**description, "settings": description["settings"] | {"num_numbers": 20_000_000}}
+    check_embedding(many)
+    with pytest.raises(ValueError, match="damaged"):
+        check_embedding({**many, "settings": many["settings"] | {"channels": 20_000_000}})
 
 
 @pytest.mark.slow

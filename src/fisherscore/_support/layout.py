@@ -10,6 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 
+def _is_trained(leaf: Any) -> bool:
+    """Say whether a leaf is an array of floating-point numbers, or stands for one in a function not yet made."""
+    return eqx.is_inexact_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a function is made of one vector of parameters."""
@@ -22,7 +27,7 @@ class Layout:
     @classmethod
     def of(cls, function: Any) -> "Layout":
         """Take a function apart."""
-        parameters, rest = eqx.partition(function, eqx.is_inexact_array)
+        parameters, rest = eqx.partition(function, _is_trained)
         leaves, structure = jax.tree.flatten(parameters)
         rest_leaves, rest_structure = jax.tree.flatten(rest)
         return cls(structure, rest_structure, tuple(rest_leaves), tuple(leaf.shape for leaf in leaves))

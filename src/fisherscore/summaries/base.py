@@ -16,6 +16,8 @@ from .._support.rows import rows_in_turn
 # Rows are summarised side by side as long as they hold no more numbers than this.
 _NUMBERS_AT_ONCE = 2**21
 _MOST_PARTS, _LARGEST_SIZE = 8, 1_000_000
+# Networks may have so many numbers; arrays of saved ones are no larger than their file.
+_MOST_NUMBERS = 1_000_000_000
 
 
 class Block(NamedTuple):
@@ -134,7 +136,7 @@ def check_embedding(description: Any, depth: int = 0) -> None:
                 raise ValueError("its summaries have no parts, or too many")
             for part in value:
                 check_embedding(part, depth + 1)
-        elif type(value) is not int or not 0 <= value <= _LARGEST_SIZE:
+        elif type(value) is not int or not 0 <= value <= (_MOST_NUMBERS if name == "num_numbers" else _LARGEST_SIZE):
             raise ValueError("the settings of its summaries are damaged")
 
 

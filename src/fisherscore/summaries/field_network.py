@@ -20,7 +20,7 @@ from .._support.rows import rows_in_turn
 from .bank import FieldStatistics
 from .base import register_embedding
 from .field_shape import FieldShape
-from .learned import Guesser, Learned
+from .learned import Guesser, Learned, blank_vectors
 
 # The coarsest level has at least so many pixels along each axis, and so many numbers are given.
 _FEWEST_PIXELS, _NUM_SUMMARIES, _NUM_HIDDEN = 4, 32, 128
@@ -116,8 +116,12 @@ class FieldInputs(eqx.Module):
 
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         """Give what the networks see of fields (n, ...), on the host in single precision."""
-        prepared = np.asarray(self.pixels.prepared(x), np.float32)
-        return rows_in_turn(lambda part: _images(self.pixels, part), (prepared,), self.pixels.rows_at_once)
+        size = self.pixels.rows_at_once
+        parts = []
+        for begin in range(0, len(x), size):
+            prepared = np.asarray(self.pixels.prepared(x[begin : begin + size]), np.float32)
+            parts.append(rows_in_turn(lambda part: _images(self.pixels, part), (prepared,), size))
+        return np.concatenate(parts)
 
 
 @register_embedding("field_network")
@@ -138,9 +142,11 @@ class LearnedOfField(Learned):
         pixels = FieldStatistics.laid_out(x_shape, {"masked": settings["masked"]}, {})
         about = FieldInputs(pixels, settings["channels"], bool(settings["periodic"]))
         num_parameters = settings["num_parameters"]
-        layout = Layout.of(about.network(num_parameters, jax.random.key(0)))
-        vectors = jnp.zeros((settings["num_networks"], layout.num_numbers))
-        return cls.of(vectors, layout, num_parameters, about)
+        # Nothing is made of sizes that may be damaged, before these are seen to fit the numbers that are saved.
+        layout = Layout.of(eqx.filter_eval_shape(lambda: about.network(num_parameters, jax.random.key(0))))
+        if layout.num_numbers != settings["num_numbers"]:
+            raise ValueError("its networks do not have as many numbers as are saved")
+        return cls.of(blank_vectors(settings), layout, num_parameters, about)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -66,11 +66,16 @@ def negative_log_density(numbers: Float[Array, " numbers"], u: Float[Array, " pa
     return 0.5 * jnp.sum(scaled**2) - jnp.sum(logs)
 
 
+def blank_vectors(settings: Mapping[str, Any]) -> np.ndarray:
+    """Give the shape that the numbers of all networks have, in an array that takes no memory."""
+    return np.broadcast_to(np.zeros((), np.float32), (settings["num_networks"], settings["num_numbers"]))
+
+
 @register_embedding("learned")
 class Learned(Embedding):
     """The mean guess of several networks of one layout, each a vector of its parameters."""
 
-    vectors: Float[Array, "networks numbers"]
+    vectors: Float[Array | np.ndarray, "networks numbers"]
     layout: Layout = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
     num_parameters: int = eqx.field(static=True)
@@ -92,7 +97,7 @@ class Learned(Embedding):
                 f"embedding: expected the module of the fit, which with what stands behind it has {num_numbers:,} "
                 f"numbers to train; with this one there are {layout.num_numbers:,}."
             )
-        return cls(jnp.zeros((settings["num_networks"], num_numbers)), layout, x_shape, num_parameters)
+        return cls(blank_vectors(settings), layout, x_shape, num_parameters)
 
     @property
     def x_shape(self) -> tuple[int, ...]:
