@@ -208,6 +208,22 @@ def throughput() -> str:
     return with_versions(table(("device", "network", *loops, "ratio to plain", "to careful"), lines), *names)
 
 
+def field_training() -> str:
+    """Write how fast the network for maps is trained beside PyTorch, and how far from the limit of the device."""
+    name = "field_training_gpu"
+    if not (RESULTS / f"{name}.json").exists():
+        return "Not measured yet."
+    loops = {"ours": "ours", "torch": "PyTorch", "torch_compiled": "compiled", "torch_graphs": "with CUDA graphs"}
+    lines = []
+    for row in read(name)["rows"]:
+        times = [f"{row[f'{loop}_us_per_step']:,.0f}" if f"{loop}_us_per_step" in row else "–" for loop in loops]
+        ratio = f"{row['ratio_to_best']:.2f}" if "ratio_to_best" in row else "–"
+        sizes = (f"{row['side']}²", row["channels"], row["batch_size"])
+        lines.append((*sizes, *times, ratio, f"{row['limit_us_per_step']:,.0f}"))
+    head = ("pixels", "channels", "maps in a step", *(f"{loop} (µs / step)" for loop in loops.values()))
+    return with_versions(table((*head, "best of theirs / ours", "limit (µs)"), lines), name)
+
+
 def headline() -> str:
     """Write the small table of the README: what is good, and what is not."""
     rows, lensing = read("simulation_efficiency")["rows"], read("weak_lensing")["rows"]
@@ -292,6 +308,7 @@ TABLES = {
     "forecasts": forecasts,
     "best_fits": best_fits,
     "throughput": throughput,
+    "field_training": field_training,
     **{name: partial(of_one_file, name) for name in OF_ONE_FILE},
 }
 
