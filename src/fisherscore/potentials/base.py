@@ -108,6 +108,8 @@ class Frame:
     def __init__(self, directions: np.ndarray):
         self.directions = np.asarray(directions, np.float64)
         self._matrices: dict[Basis, np.ndarray] = {}
+        # By the array's identity; arrays stay here, so that no other takes its place.
+        self._differentiated: dict[tuple[Basis, int], tuple[Any, tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
 
     @classmethod
     def of_metric(cls, metric: np.ndarray) -> "Frame":
@@ -121,10 +123,17 @@ class Frame:
         return self._matrices[basis]
 
     def differentiated(self, basis: Basis, coefficients: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Give coefficients (terms, ...) in double precision, those of derivatives, and of the sum of second ones."""
-        own, matrices = np.asarray(coefficients, np.float64), self.derivatives(basis)
-        slopes = matrices @ own
-        return own, slopes, np.einsum("kst,kti->si", matrices, slopes, optimize=True)
+        """Give coefficients (terms, ...) in double precision, those of derivatives, and of the sum of second ones.
+
+        Rows are evaluated in parts: all but the first find what was made for it.
+        """
+        key = (basis, id(coefficients))
+        if key not in self._differentiated:
+            own, matrices = np.asarray(coefficients, np.float64), self.derivatives(basis)
+            slopes = matrices @ own
+            bends = np.tensordot(matrices, slopes, ([0, 2], [0, 1]))
+            self._differentiated[key] = coefficients, (own, slopes, bends)
+        return self._differentiated[key][1]
 
 
 # Closed forms without their arrays, by class, sizes and settings: laying one out takes as long as fitting it.

@@ -35,6 +35,8 @@ _NUM_DIRECTIONS = 5
 # Correlations smaller than this number of their standard errors are candidates for being zero.
 _THRESHOLDS = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
 _FLOOR = 1e-8
+# Ratio of the extreme eigenvalues of a Gram matrix from which its inverse is trusted.
+_WELL_CONDITIONED = 1e-6
 
 
 @register("gaussian_baseline")
@@ -112,8 +114,9 @@ def _mean_and_covariance(points: Points, rows: np.ndarray, basis: Basis) -> Mean
     num, size = rows.shape
     p = points.num_parameters
     design, spectra = points.values(basis), points.spectra(basis)
-    rough = points.values(Basis(p, 2 if num > 4 * len(Basis(p, 2)) else 1))
-    movement = np.linalg.lstsq(rough, rows, rcond=None)[0]
+    rough_basis = Basis(p, 2 if num > 4 * len(Basis(p, 2)) else 1)
+    rough = points.values(rough_basis)
+    movement = _least_squares(points, rough_basis, rows)
     covariance = sparse_covariance(rows - rough @ movement, rough.shape[1])
     num_own = min(rough.shape[1] - 1, size, _NUM_DIRECTIONS)
     groups = np.minimum(np.arange(size), num_own)
@@ -128,6 +131,16 @@ def _mean_and_covariance(points: Points, rows: np.ndarray, basis: Basis) -> Mean
     return MeanAndCovariance(basis, mean, np.linalg.inv(np.linalg.cholesky(covariance)))
 
 
+def _least_squares(points: Points, basis: Basis, rows: np.ndarray) -> np.ndarray:
+    """Fit polynomials to rows, by normal equations where these lose no more than half of the digits."""
+    design = points.values(basis)
+    gram = points.once(("gram", basis), lambda: design.T @ design)
+    eigenvalues = points.once(("eigenvalues", basis), lambda: np.linalg.eigvalsh(gram))
+    if eigenvalues[0] > _WELL_CONDITIONED * eigenvalues[-1]:
+        return np.linalg.solve(gram, design.T @ rows)
+    return np.linalg.lstsq(design, rows, rcond=None)[0]
+
+
 def sparse_covariance(residuals: np.ndarray, freedom: float) -> np.ndarray:
     """Estimate the covariance of residuals of a fit with ``freedom`` coefficients, regularised by cross-validation."""
     num, size = residuals.shape
@@ -135,8 +148,8 @@ def sparse_covariance(residuals: np.ndarray, freedom: float) -> np.ndarray:
     # A column that never varies must not be infinitely sure.
     scale = np.sqrt(variance + _FLOOR * max(float(variance.max()), 1e-30))
     rows = residuals / scale
-    whole = _Moments.of(rows)
     parts = [_Moments.of(rows[k::_NUM_FOLDS]) for k in range(_NUM_FOLDS)]
+    whole = _Moments.total(parts)
     candidates = [None, *_THRESHOLDS] if size > 1 else [None]
     values = np.zeros(len(candidates))
     for part in parts:
@@ -160,7 +173,16 @@ class _Moments:
 
     @classmethod
     def of(cls, rows: np.ndarray) -> "_Moments":
-        return cls(len(rows), rows.T @ rows, (rows**2).T @ (rows**2))
+        squares = rows**2  # one array, so that its product with itself costs half
+        return cls(len(rows), rows.T @ rows, squares.T @ squares)
+
+    @classmethod
+    def total(cls, parts: "list[_Moments]") -> "_Moments":
+        return cls(
+            sum(part.num for part in parts),
+            np.sum([part.products for part in parts], axis=0),
+            np.sum([part.squares for part in parts], axis=0),
+        )
 
     def without(self, part: "_Moments") -> "_Moments":
         return _Moments(self.num - part.num, self.products - part.products, self.squares - part.squares)

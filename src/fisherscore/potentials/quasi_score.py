@@ -92,12 +92,14 @@ def _linear_scores(
     """
     basis, blocks = fitted.gaussian.basis, fitted.blocks
     terms = basis(points)
+    moved_location = np.swapaxes(np.swapaxes(gradients, 1, 2) @ blocks.location, 1, 2)  # (n, data, p)
+    if len(blocks.mixing) == 1:
+        return _linear_scores_of_one_mixing(fitted, terms, moved_location)
     mixing_gradients = fitted.mixing_basis.gradient(points)
     mixing = np.tensordot(fitted.mixing_basis(points), blocks.mixing, 1)
     unmix = np.eye(mixing.shape[1]) - mixing
     shift = np.linalg.solve(unmix, (terms @ blocks.location)[:, :, None])
     earlier = np.stack([shift[:, :, 0] @ mixing.T for mixing in blocks.mixing], axis=2)  # (n, data, mixing terms)
-    moved_location = np.swapaxes(np.swapaxes(gradients, 1, 2) @ blocks.location, 1, 2)  # (n, data, p)
     moved_shift = np.linalg.solve(unmix, moved_location + earlier @ mixing_gradients)
     back = np.linalg.inv(fitted.gaussian.whitening)
     mean = shift[:, :, 0] @ back.T
@@ -106,6 +108,22 @@ def _linear_scores(
     inverse_variance = np.exp(-bounded_log_variance(terms @ blocks.log_variance))
     slope = np.swapaxes(decorrelate @ movement * inverse_variance[:, :, None], 1, 2) @ decorrelate
     return slope, -np.einsum("npd,nd->np", slope, mean), slope @ movement
+
+
+def _linear_scores_of_one_mixing(
+    fitted: LocationScaleFit, terms: np.ndarray, moved_location: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Give the same where correlations do not move with θ: U W is one matrix for all points.
+
+    With r = (∂m) e^−q the score K is r U W, and neither K μ = r m nor K ∂μ = r ∂m needs it.
+    """
+    blocks = fitted.blocks
+    decorrelate = (np.eye(blocks.mixing.shape[1]) - blocks.mixing[0]) @ fitted.gaussian.whitening
+    inverse_variance = np.exp(-bounded_log_variance(terms @ blocks.log_variance))
+    moved = np.swapaxes(moved_location, 1, 2)  # (n, p, data)
+    pull = moved * inverse_variance[:, None, :]
+    slope = (pull.reshape(-1, len(decorrelate)) @ decorrelate).reshape(pull.shape)
+    return slope, -np.einsum("npd,nd->np", pull, terms @ blocks.location), pull @ moved_location
 
 
 def _nearest_gradient(scores: np.ndarray, gradients: np.ndarray, fisher: np.ndarray) -> np.ndarray:
