@@ -61,8 +61,7 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS, statistics: bool = False) -> 
     if statistics and side != _NUM_PIXELS:
         raise ArgumentError(f"num_pixels: statistics are of the whole map, expected {_NUM_PIXELS}, got {side}.")
     maps, table, prior = LogNormalMaps(_SURVEY), _read("shifts.npy"), _prior()
-    # At the mean of the prior, which is where the observed map was drawn.
-    data = LensingStatistics(maps, Cosmology(*np.float32(TRUTH))).of if statistics else lambda x: averaged(x, side)
+    data = _statistics().of if statistics else lambda x: averaged(x, side)
 
     def draw_one(key: Any, theta: Any) -> Any:
         cosmology = Cosmology(*theta)
@@ -77,6 +76,19 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS, statistics: bool = False) -> 
         batch_size=16,
         observed=Observed(x=observed, truth=np.array(TRUTH), prior=prior, draws=_read("hmc_draws.npy")),
     )
+
+
+@functools.lru_cache(maxsize=1)
+@in_single_precision
+def _statistics() -> LensingStatistics:
+    """Prepare the statistics, with filters for the mean of the prior, which is where the observed map was drawn."""
+    with jax.ensure_compile_time_eval():  # it may be asked for while something else is traced
+        return LensingStatistics(LogNormalMaps(_SURVEY), Cosmology(*np.float32(TRUTH)))
+
+
+def condensed(x: Any) -> Any:
+    """Compute the hundred statistics of one whole map (256, 256, 5)."""
+    return _statistics().of(jnp.asarray(x))
 
 
 def shifts_of(cosmology: Cosmology, table: np.ndarray) -> Any:
