@@ -143,6 +143,23 @@ def test_a_saved_model_takes_a_module_of_the_same_making(model, sims, tmp_path):
         fs.load(tmp_path / "model", embedding=Sizes((1.0, 2.0, 3.0)))
 
 
+def test_networks_that_a_stopped_fit_has_trained_are_not_trained_again(sims, tmp_path, monkeypatch):
+    options, wanted = FitOptions(checkpoint=tmp_path), LearnedSummary(Sizes(), num_networks=2, num_steps=20)
+    subject = module_subject(wanted, sims.x_shape, lambda x: x)
+    first = fit_learned(sims, wanted, subject, options, 1e9)
+
+    def refuse(*_, **__):
+        raise TypeError
+
+    monkeypatch.setattr("fisherscore.fitting.cross_fitting.train_guesser", refuse)
+    again = fit_learned(sims, wanted, subject, options, 1e9)
+    np.testing.assert_array_equal(first.learned.vectors, again.learned.vectors)
+    with pytest.raises(fs.ModelFolderError, match="belongs to another fit"):
+        fit_learned(sims.take(slice(900)), wanted, subject, options, 1e9)
+    with pytest.raises(TypeError):  # the control: elsewhere they are trained
+        fit_learned(sims, wanted, subject, FitOptions(), 1e9)
+
+
 def with_dropout():
     return eqx.nn.Sequential([eqx.nn.Linear(SIZE, 4, key=jax.random.key(0)), eqx.nn.Dropout(0.1)])
 

@@ -8,6 +8,7 @@ none was trained on, says how uncertain what is learned is.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -22,6 +23,7 @@ from ..score.scales import Scales
 from ..simulation.simulations import Simulations
 from ..simulation.stores import MemoryStore
 from ..summaries.learned import Guesser, Learned
+from .checkpoint import Checkpoint, State
 from .learned_subject import Subject
 from .learned_summary import LearnedSummary
 from .options import FitOptions
@@ -76,8 +78,24 @@ def fit_learned(
         for number, seed in enumerate(rng.integers(2**31, size=wanted.num_networks)):
             own = np.concatenate([part for k, part in enumerate(parts) if k != number])
             begin = program.layout.vector(networks[number])
-            vectors.append(train_guesser(program, begin, rows, others, own=own, seed=int(seed), advance=advance))
+            train = partial(train_guesser, program, begin, rows, others, own=own, seed=int(seed), advance=advance)
+            folder = options.checkpoint_of(f"summary_{number + 1}")
+            if folder is None:
+                vectors.append(train())
+            else:
+                facts = Checkpoint(folder, wanted.training, (seen, u, own, begin), np.array([seed]))
+                vectors.append(_trained_once(facts, begin, train))
     return CrossFitted(subject.learned(jax.device_put(np.stack(vectors)), program.layout, u.shape[1]), owner)
+
+
+def _trained_once(checkpoint: Checkpoint, begin: np.ndarray, train: Callable[[], np.ndarray]) -> np.ndarray:
+    """Train a network, unless a fit that was stopped has done so already."""
+    if checkpoint.exists():
+        kept: np.ndarray = checkpoint.read(State.first(begin))[0].parameters
+        return kept
+    trained = train()
+    checkpoint.write(State.first(trained), [np.zeros((1, 2))])
+    return trained
 
 
 _standardized = in_single_precision(eqx.filter_jit(Guesser.standardized))
