@@ -72,3 +72,16 @@ def test_draws_stay_inside_the_range_although_they_are_made_in_single_precision(
     assert proposal.inside(proposal.sample(20_000)).all()
     sims = fs.simulate(fs.from_jax(lambda key, theta: theta), proposal, 20_000)
     assert proposal.inside(sims.theta).all()
+
+
+def test_a_distribution_is_left_as_it_was():
+    laws = {"a": dist.TruncatedNormal(0.0, 0.9, low=-2.0, high=1.0), "b": dist.TruncatedNormal(0.0, 1.0, low=-2.5)}
+    known = {name: set(vars(law)) for name, law in laws.items()}
+    proposal = fs.Proposal.of(laws)
+    first = proposal.sample(5, seed=1)
+    assert np.isfinite(proposal.log_prob(first)).all()
+    assert {name: set(vars(law)) for name, law in laws.items()} == known
+    # The control: drawing from it directly leaves something behind, and draws do not depend on that.
+    laws["a"].sample(jax.random.key(0))
+    assert set(vars(laws["a"])) > known["a"]
+    np.testing.assert_array_equal(fs.Proposal.of(laws).sample(5, seed=1), first)

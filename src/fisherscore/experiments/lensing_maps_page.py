@@ -62,7 +62,7 @@ def draw_maps(problem: Problem, results: Results, path: Path) -> None:
 
     assert problem.observed is not None
     drawn = problem.simulator.draw(results.inference.posterior.mean, seed=3)
-    figure, axes = plt.subplots(2, 5, figsize=(12.0, 5.2), layout="constrained")
+    figure, axes = plt.subplots(2, 5, figsize=(12.0, 4.8), layout="constrained")
     for row, (x, label) in enumerate(((problem.observed.x, "observed"), (drawn, "simulated at the posterior mean"))):
         side = x.shape[0] // _BLOCK
         blocks = x.reshape(side, _BLOCK, side, _BLOCK, -1).mean(axis=(1, 3))
@@ -85,13 +85,13 @@ def draw_summaries(results: Results, path: Path) -> None:
     middle, spread = results.at_mean.mean(axis=0), results.at_mean.std(axis=0, ddof=1)
     deviation = (results.observed.x - middle) / spread
     figure, ax = plt.subplots(figsize=(9.0, 3.0), layout="constrained")
-    place = np.arange(len(deviation))
+    place, farthest = np.arange(len(deviation)), max(4.5, 1.1 * float(np.abs(deviation).max()))
     ax.axhspan(-2, 2, color="0.93")
     ax.axhspan(-1, 1, color="0.86")
     kinds = ((0, 20, "powers", _HMC), (20, NUM_SPECTRA, "coherences", _SPECTRA))
     for start, stop, label, colour in (*kinds, (NUM_SPECTRA, len(place), "third moments", _LEARNED)):
         ax.plot(place[start:stop], deviation[start:stop], "o", ms=3.5, color=colour, label=label)
-    ax.set(xlabel="statistic", ylabel="observed − mean, in σ", ylim=(-4.5, 4.5))
+    ax.set(xlabel="statistic", ylabel="observed − mean, in σ", ylim=(-farthest, farthest))
     ax.legend(ncols=3, frameon=False, loc="upper right", fontsize=9)
     save_figure(ax, path)
     plt.close(figure)

@@ -22,7 +22,7 @@ from .._support.precision import double_precision
 from .._support.record_random import words_of_records
 from .._support.text import html_table
 from ..errors import ArgumentError
-from .quantiles import drawn
+from .quantiles import afresh, drawn
 from .ranges import range_of, refuse_unbearable
 from .regions import WIDER, Limits, Parts, region_of
 
@@ -269,7 +269,8 @@ class Proposal:
         if is_traced(theta):
             return sum(d.log_prob(theta[..., i]) for i, d in enumerate(self.distributions))
         with double_precision():
-            densities = [np.asarray(d.log_prob(jnp.asarray(theta[..., i]))) for i, d in enumerate(self.distributions)]
+            laws = [afresh(law) for law in self.distributions]
+            densities = [np.asarray(law.log_prob(jnp.asarray(theta[..., i]))) for i, law in enumerate(laws)]
         return np.sum(densities, axis=0)
 
     def inside(self, theta: Any) -> Any:

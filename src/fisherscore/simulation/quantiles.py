@@ -4,6 +4,7 @@ NumPyro draws in the precision JAX is set to. In single precision a range such a
 number.
 """
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro.distributions as dist
+from numpyro.distributions.util import lazy_property
 from scipy import special
 
 from .._support.keys import key_of_words
@@ -58,6 +60,19 @@ def drawn(law: dist.Distribution, words: np.ndarray) -> np.ndarray:
     return np.clip(values, None if low is None else float(low), None if high is None else float(high))
 
 
+def afresh(law: dist.Distribution) -> dist.Distribution:
+    """Copy a distribution without what it has computed of itself.
+
+    NumPyro's keep some of it, in the precision of the moment: what is kept in double would trouble whoever uses the
+    same distribution as a prior in single, and the other way round.
+    """
+    twin = copy.copy(law)
+    for name in list(vars(twin)):
+        if isinstance(getattr(type(twin), name, None), lazy_property):
+            delattr(twin, name)
+    return twin
+
+
 def as_key_words(words: np.ndarray) -> np.ndarray:
     """Split words of 64 bits into the two of a JAX key, shape (..., 2)."""
     halves = (words >> np.uint64(32), words & np.uint64(0xFFFFFFFF))
@@ -75,4 +90,5 @@ def _drawn_by_numpyro(law: dist.Distribution, words: np.ndarray) -> np.ndarray:
 @functools.lru_cache(maxsize=128)
 def _sampler(law: dist.Distribution) -> Callable[[Any], Any]:
     # One by one: in a batch, rounding depends on how many others there are.
+    law = afresh(law)
     return jax.jit(lambda keys: jax.lax.map(lambda words: law.sample(key_of_words(words)), keys))

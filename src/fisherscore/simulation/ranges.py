@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from .._support.keys import key_of
 from .._support.precision import double_precision, single_precision
 from ..errors import ArgumentError
-from .quantiles import is_known, quantiles
+from .quantiles import afresh, is_known, quantiles
 
 # An unbounded distribution gets as its training region the range between these quantiles.
 _TAIL = 1e-3
@@ -30,7 +30,7 @@ def range_of(law: dist.Distribution) -> tuple[float, float]:
         return float(low), float(high)
     try:
         with double_precision():
-            ends = [float(law.icdf(jnp.asarray(q))) for q in (_TAIL, 1 - _TAIL)]
+            ends = [float(afresh(law).icdf(jnp.asarray(q))) for q in (_TAIL, 1 - _TAIL)]
     except (NotImplementedError, ImportError):  # some quantile functions need packages we do not ask for
         with single_precision():
             draws = np.asarray(law.sample(key_of(0), (100_000,)))
