@@ -98,7 +98,9 @@ def main() -> None:
     started = time.monotonic()
     reference = json.loads(REFERENCE.read_text())
     if reference["num_simulations"] != NUMBERS or tuple(reference["seeds"]) != REFERENCE_SEEDS:
-        sys.exit("The reference is of other problems, numbers or seeds: run this with --write where fits are as before.")
+        sys.exit(
+            "The reference is of other problems, numbers or seeds: run this with --write where fits are as before."
+        )
     cases = [(name, number, seed) for name, number in NUMBERS.items() for seed in SEEDS]
     planted = [(PLANTED, NUMBERS[PLANTED] // 2, seed) for seed in SEEDS]
     errors = measured([*cases, *planted])

@@ -5,7 +5,10 @@ import pytest
 
 import fisherscore as fs
 from fisherscore.fitting import recipes
+from fisherscore.fitting.cross_validation import fits_of
+from fisherscore.fitting.data import Rows
 from fisherscore.fitting.rare_events import hardly_ever_changes
+from fisherscore.potentials.closed_forms import CLOSED_FORMS
 
 _RECIPE = fs.AutoRecipe(density=None)
 _SLOPE = 2.0
@@ -56,3 +59,28 @@ def test_which_data_hardly_ever_change():
     assert hardly_ever_changes(x).tolist() == [False, True, True, False, False, False]
     assert hardly_ever_changes(x[:, [4]].reshape(-1, 1, 1)).shape == (1, 1)
     assert not hardly_ever_changes(x[:60, 2:3] * 0 + (rows[:60, None] % 8 == 0)).any()
+
+
+def test_where_all_data_hardly_ever_change_none_is_left_out():
+    rng = np.random.default_rng(2)
+    theta = rng.uniform(-1, 1, (300, 2))
+    x = (rng.random((300, 3)) < 0.01 * np.exp(2 * theta[:, :1])).astype(float)
+    assert hardly_ever_changes(x).all()
+    with pytest.warns(fs.FisherScoreWarning, match="badly learned"):
+        model = fs.fit(fs.from_table(theta, x, fs.uniform({"a": (-1, 1), "b": (-1, 1)})), recipe=_RECIPE)
+    assert np.any(model.score([0.1, 0.2], x[x.any(axis=1)][0]))
+
+
+def test_a_closed_form_that_comes_upon_a_singular_matrix_is_left_out():
+    class Singular:
+        max_data = 100
+
+        def fit(self, points, rows):
+            raise np.linalg.LinAlgError("Singular matrix")
+
+    sims = _simulations(200, 100)
+    rows = Rows(sims.theta, sims.x)
+    gaussian = CLOSED_FORMS["gaussian"]
+    assert list(fits_of({"singular": Singular(), "gaussian": gaussian}, rows.points, rows.x)) == ["gaussian"]
+    with pytest.raises(np.linalg.LinAlgError):
+        fits_of({"singular": Singular()}, rows.points, rows.x)

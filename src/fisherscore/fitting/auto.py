@@ -24,7 +24,7 @@ from ..errors import TrainingError
 from ..potentials.base import Fitter, Potential
 from ..potentials.stack import Stack
 from .checks import nothing_learned
-from .cross_validation import CrossValidation, cross_validate, first_points
+from .cross_validation import CrossValidation, cross_validate, first_points, fits_of
 from .data import Rows
 from .error_estimate import ErrorEstimate, network_error
 from .field_forms import is_learned
@@ -129,7 +129,8 @@ def _weighed_forms(rows: Rows, forms: Mapping[str, Fitter], rng: np.random.Gener
     """Fit closed forms to all rows, weigh them by cross-validation, and keep those with weight."""
     regime = regime_of(len(rows))
     noted(f"closed forms, {len(rows):,} simulations")
-    fitted: dict[str, Potential] = {name: form.fit(rows.points, rows.x) for name, form in forms.items()}
+    fitted: dict[str, Potential] = fits_of(forms, rows.points, rows.x)
+    forms = {name: form for name, form in forms.items() if name in fitted}
     validation = cross_validate(rows, forms, regime.split(len(rows), rng))
     weights = regime.weights(validation)
     if any(map(is_learned, weights)) and not _pays(validation, weights, regime):

@@ -68,6 +68,20 @@ def first_points(rows: Rows) -> Rows:
     return rows.take(slice(_NUM_POINTS))
 
 
+def fits_of(forms: Mapping[str, Fitter], points: Points, x: np.ndarray) -> dict[str, ClosedForm]:
+    """Fit closed forms but those that come upon a matrix that cannot be inverted; one at least must do without."""
+    fits: dict[str, ClosedForm] = {}
+    problem: np.linalg.LinAlgError | None = None
+    for name, form in forms.items():
+        try:
+            fits[name] = form.fit(points, x)
+        except np.linalg.LinAlgError as error:
+            problem = error
+    if problem is not None and not fits:
+        raise problem
+    return fits
+
+
 def cross_validate(rows: Rows, forms: Mapping[str, Fitter], parts: list[np.ndarray]) -> CrossValidation:
     """Fit every closed form with each part left out in turn.
 
@@ -78,8 +92,8 @@ def cross_validate(rows: Rows, forms: Mapping[str, Fitter], parts: list[np.ndarr
         noted(f"closed forms, part {number} of {len(parts)} left out")
         rest = rows.without(part)
         points = Points(rest.u, whole=rows.points)
-        for name, form in forms.items():
-            fits[name].append(form.fit(points, rest.x))
+        found = fits_of({name: forms[name] for name in fits}, points, rest.x)
+        fits = {name: [*fits[name], one] for name, one in found.items()}
     compared = first_points(rows)
     scores = {name: np.stack([compared.scores(f) for f in each]) for name, each in fits.items()}
     metric = posterior_metric([s[0] for s in scores.values()], rows.num_parameters)

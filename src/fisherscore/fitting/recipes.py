@@ -228,7 +228,7 @@ class ClosedFormRecipe(Recipe):
                 "Compress them first, or use fisherscore.NetworkRecipe()."
             )
         sims = _thinned(sims, options.seed)
-        standardizer, rows = _rows_in_region(sims)
+        standardizer, rows = rows_in_region(sims)
         warn_if_deterministic(rows)
         fitted = form.fit(rows.u, rows.x)
         return FunctionFit(fitted, standardizer, sims, sims.drawn_at, {"settings": fitted.settings})
@@ -291,7 +291,7 @@ class AutoRecipe(Recipe):
 
         """
         sims = _thinned(sims, options.seed)
-        standardizer, rows = _rows_in_region(sims)
+        standardizer, rows = rows_in_region(sims)
         refuse_too_few(rows)
         warn_if_deterministic(rows)
         forms: dict[str, Fitter] = {name: CLOSED_FORMS[name] for name in self.closed_forms}
@@ -327,13 +327,15 @@ def _scattered(standardizer: Standardizer, options: FitOptions) -> list[Rows]:
     return [Rows(*standardizer.inputs(options.scatter.theta, x)) for x in options.scatter.x]
 
 
-def _rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:
+def rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:
     """Scale the parameters at which x was drawn to [−1, 1] over the training region, and standardise x.
 
-    Data that hardly ever change are zero then, in all rows.
+    Data that hardly ever change are zero then, in all rows, unless there are no others.
     """
     refuse_dependent(sims)
     standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x, sims.proposal.axes)
     u, x = standardizer.inputs(sims.drawn_at, sims.x)
     rare = hardly_ever_changes(sims.x)
+    if (rare | (sims.x == sims.x[0]).all(axis=0)).all():
+        rare = np.zeros_like(rare)
     return standardizer.leaving_out(rare), Rows(u, np.where(rare, 0.0, x).reshape(len(x), -1))

@@ -33,12 +33,16 @@ class Stack(Potential):
 
     def potential(self, theta: Float[Array, " params"], x: Float[Array, " ..."]) -> Float[Array, ""]:
         """Give Σ_k w_k ℓ_k."""
+        if not self.members:
+            return jnp.zeros((), theta.dtype)
         return self.weights @ jnp.stack([member.potential(theta, x) for member in self.members])
 
     def value_and_score(
         self, theta: Float[Array, " params"], x: Float[Array, " ..."], jets: Jets | None = None
     ) -> tuple[Float[Array, ""], Float[Array, " params"]]:
         """Give Σ_k w_k ℓ_k and its gradient; members share their polynomials."""
+        if not self.members:
+            return jnp.zeros((), theta.dtype), jnp.zeros_like(theta)
         jets = jets or Jets(theta)
         parts = [member.value_and_score(theta, x, jets) for member in self.members]
         values, scores = zip(*parts, strict=True)

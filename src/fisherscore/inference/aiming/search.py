@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..._support.arguments import as_count, as_data, as_finite, as_seed
-from ...errors import ArgumentError, FisherScoreWarning
+from ...errors import ArgumentError, FisherScoreWarning, TrainingError
 from ...fitting.fit import fit
+from ...fitting.flat import FlatRecipe
+from ...score.constraints import NOT_CONSTRAINED
 from ...score.fitted import FittedScore
 from ...score.provenance import Provenance
 from ...simulation.campaign import simulate
@@ -157,7 +159,7 @@ class Search:
         recipe = recipe_for(region) if recipe == "auto" else recipe
         with warnings.catch_warnings():  # the findings say the same, under the prior and at the observation
             warnings.simplefilter("ignore", FisherScoreWarning)
-            model = fit(self.in_region(region), recipe=recipe, seed=self.seed, progress=self.options["progress"])
+            model = self._fitted(self.in_region(region), recipe)
         model = aimed(model, self.x_obs, self.limits)
         posterior = None if has_several_parts(region) else self._sampled(model, "nuts", options)
         if posterior is None or not posterior.r_hat.max() < LARGEST_R_HAT:
@@ -177,6 +179,15 @@ class Search:
             notes=notes_of_rounds(rounds, sims, num),
             simulator=self.simulator,
         )
+
+    def _fitted(self, sims: Simulations, recipe: Any) -> FittedScore:
+        """Fit the score in the last region; where data are seen to say nothing of the parameters, it is zero."""
+        try:
+            return fit(sims, recipe=recipe, seed=self.seed, progress=self.options["progress"])
+        except TrainingError as error:
+            if not str(error).startswith(NOT_CONSTRAINED):
+                raise
+            return fit(sims, recipe=FlatRecipe(), seed=self.seed, progress=False)
 
     def _sampled(self, model: FittedScore, method: str, options: dict[str, Any]) -> Posterior:
         options = {"seed": self.seed, "progress": self.options["progress"], **options}
