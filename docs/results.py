@@ -16,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))  # also when this file is loaded by its path
 
+import results_peers  # noqa: E402
 import results_speed  # noqa: E402
 import results_tables  # noqa: E402
 from results_tables import TITLES, Row, number, table  # noqa: E402
@@ -235,7 +236,14 @@ def headline() -> str:
     num_forecasts = sum(row["num_seeds"] for row in bounds)
     claim = max(row["largest_claim_in_standard_errors"] for row in bounds)
     killed = read("kills")["rows"]["coordinator"]
+    pairs_of_forecasts = list(results_peers.ours_and_others(read("forecast_face_off")["summary"]))
+    lost = sum(mine["error"] > best["error"] for mine, best in pairs_of_forecasts)
     lines = [
+        (
+            "forecasts at equal simulations: error of σ larger than that of the best of finite differences, "
+            "CompressedFisher and DerivKit",
+            f"in {lost} of {len(pairs_of_forecasts)} cases",
+        ),
         ("weak lensing, 5,000 simulations: score error", number(default["score_error"])),
         (
             f"weak lensing, paper's recipe, 100,000 simulations, {len(papers)} fits: score error",
@@ -284,6 +292,10 @@ OF_ONE_FILE = {
     "start_up": ("start_up", results_tables.start_up),
     "growth": ("growth", results_speed.growth),
     "time_to_answer": ("time_to_answer", results_speed.time_to_answer),
+    "face_off": ("forecast_face_off", results_peers.face_off),
+    "side_by_side": ("side_by_side", results_peers.side_by_side),
+    "tasks_beside": ("side_by_side", results_peers.tasks_beside),
+    "simulations_needed": ("simulation_efficiency", results_peers.simulations_needed),
     "public_benchmark": ("sbi_benchmark", results_tables.public_benchmark),
 }
 

@@ -31,7 +31,7 @@ def test_every_table_is_shown_and_the_pages_of_results_hold_no_other():
     texts = [page.read_text() for page in PAGES]
     shown = {match["name"] for text in texts for match in results.MARKED.finditer(text)}
     assert shown == results.TABLES.keys()
-    for page in (ROOT / "README.md", ROOT / "docs" / "results.md"):
+    for page in (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "side_by_side.md"):
         without = results.MARKED.sub("", page.read_text())
         tables = [line for line in without.splitlines() if line.startswith("|") and re.search(r"\d", line)]
         assert not tables, f"{page}: tables with figures belong between comments, where docs/results.py writes them"
@@ -53,6 +53,42 @@ def test_every_file_of_results_is_used(monkeypatch):
     for make in results.TABLES.values():
         make()
     assert names == {file.stem for file in results.RESULTS.glob("*.json")}
+
+
+def figures_of_when_not(error):
+    """Return the sentences of the page on when not to use it."""
+    number, page = results.number, "explanation/when_not.md"
+
+    def forecast(problem, estimator):
+        wanted = {"problem": problem, "num_simulations": 1_000, "estimator": estimator}
+        (row,) = (row for row in results.read("forecast_face_off")["summary"] if wanted.items() <= row.items())
+        return f"{number(100 * row['error'])} %"
+
+    def field(kind, num):
+        wanted = {"field": kind, "side": 32, "num_simulations": num}
+        (row,) = (row for row in results.read("fields")["rows"] if wanted.items() <= row.items())
+        return number(results.mean(run["error"] for run in row["runs"]))
+
+    def aimed(task):
+        wanted = {"method": "aimed", "task": task, "num_simulations": 1_000}
+        rows = [row for row in results.read("sbi_benchmark")["rows"] if wanted.items() <= row.items()]
+        return f"{results.mean(row['c2st'] for row in rows if 'c2st' in row):.3f}"
+
+    plain, bound = (forecast("weak_lensing", name) for name in ("finite differences", "ours, bound"))
+    known, learned = (forecast("gaussian_covariance", name) for name in ("DerivKit", "ours, bound"))
+    signs, covariance = (
+        [error(problem, num, "auto") for num in (500, 20_000)] for problem in ("two_signs", "gaussian_covariance")
+    )
+    return [
+        (page, f"is off by {plain} by finite differences and by {bound} by the bound"),
+        (page, f"in a Gaussian covariance, by {known} (DerivKit) and {learned}"),
+        (page, f"error {signs[0]}; nothing is 1) or all information is in the covariance ({covariance[0]})"),
+        (page, f"with 20,000 it has {signs[1]} and {covariance[1]}"),
+        (page, f"a C2ST of {aimed('gaussian_linear')} on the Gaussian linear task"),
+        (page, f"{aimed('slcp')} on SLCP"),
+        (page, f"a score error of {field('gaussian', 2_000)} (Gaussian field)"),
+        (page, f"see coarsely, {field('multiscale', 2_000)}, and {field('multiscale', 10_000)} with 10,000"),
+    ]
 
 
 def figures_in_prose():
@@ -88,6 +124,7 @@ def figures_in_prose():
             "explanation/when_not.md",
             f"a mean C2ST of {moons['mean_c2st']:.3f} and a worst of {max(moons['c2st']):.3f}",
         ),
+        *figures_of_when_not(error),
         ("explanation/errors.md", f"the largest claim beyond the exact matrix was {claim:.1f} standard errors"),
         (
             "explanation/errors.md",
