@@ -296,6 +296,7 @@ OF_ONE_FILE = {
     "side_by_side": ("side_by_side", results_peers.side_by_side),
     "tasks_beside": ("side_by_side", results_peers.tasks_beside),
     "simulations_needed": ("simulation_efficiency", results_peers.simulations_needed),
+    "aiming": ("aiming", results_tables.aiming),
     "public_benchmark": ("sbi_benchmark", results_tables.public_benchmark),
 }
 

@@ -182,3 +182,39 @@ def public_benchmark(document: Row) -> str:
                 lines.append((task.replace("_", " "), f"{num:,}", mean, worst, of, *others, seconds))
     head = ("task", "simulations", "`fs.infer`, mean", "worst", "observations", "best published, in rounds")
     return table((*head, "best published, over the prior", "seconds on one core"), lines)
+
+
+def aiming(document: Row) -> str:
+    """Write what aimed inferences came to where the answer is known."""
+    wide, covered, killed = document["wide"], document["coverage"], document["kills"]
+    verdicts, genetics = document["verdicts"], document["genetics"]
+    num, seeds = covered["mocks"], verdicts["seeds"]
+    off = max(abs(value) for value in genetics["off_by_sigma"])
+    wrong = max(abs(value - 1) for value in genetics["width_ratio"])
+    each = " and ".join(str(value) for value in covered["each"]["0.68"])
+    lines = [
+        (
+            f"weak lensing, ranges three times as wide, {wide['num_simulations']} simulations in all: C2ST against the "
+            f"exact posterior, mean of {len(wide['mocks'])} (the exact one moved by half its width)",
+            f"{wide['c2st']:.3f} ({wide['control']:.3f})",
+        ),
+        (
+            f"populations over three to four decades, {genetics['num_simulations']:,} simulations, beside a fit of "
+            f"{genetics['num_narrow']:,} in a narrow range: largest difference of means in σ, and of widths",
+            f"{off:.2f}, {100 * wrong:.0f} %",
+        ),
+        (
+            f"epidemic, {covered['num_simulations']} simulations each: of {num} truths drawn from the prior, regions of "
+            "68 % and of 95 % hold",
+            f"{covered['together']['0.68']} and {covered['together']['0.95']}",
+        ),
+        ("the same for each parameter by itself, 68 %", each),
+        (f"of these {num}, not called right by their own verdict", str(covered["not_right"])),
+        (
+            f"{killed['kills']} kills at random moments of {killed['inferences']} inferences, each gone on with: "
+            "posterior draws identical to those of an undisturbed run",
+            f"{killed['identical']} of {killed['inferences']}",
+        ),
+        *((f"{name}: the right verdict", f"{right} of {seeds}") for name, right in verdicts["right"].items()),
+    ]
+    return table(("what", "figure"), lines)

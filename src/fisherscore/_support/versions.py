@@ -15,8 +15,11 @@ from .whole_file import write_whole
 
 def versions() -> dict[str, str]:
     """Return the versions and the device a result depends on."""
-    values = {"python": platform.python_version(), "device": jax.devices()[0].device_kind}
-    for name in ("fisherscore", "jax", "equinox", "optax", "numpyro", "numpy"):
+    from .. import __version__  # here: the package imports this room
+
+    device = jax.devices()[0].device_kind
+    values = {"python": platform.python_version(), "device": device, "fisherscore": __version__}
+    for name in ("jax", "equinox", "optax", "numpyro", "numpy"):
         try:
             values[name] = version(name)
         except PackageNotFoundError:
