@@ -204,8 +204,8 @@ def aiming(document: Row) -> str:
             f"{off:.2f}, {100 * wrong:.0f} %",
         ),
         (
-            f"epidemic, {covered['num_simulations']} simulations each: of {num} truths drawn from the prior, regions of "
-            "68 % and of 95 % hold",
+            f"epidemic, {covered['num_simulations']} simulations each: of {num} truths drawn from the prior, regions "
+            "of 68 % and of 95 % hold",
             f"{covered['together']['0.68']} and {covered['together']['0.95']}",
         ),
         ("the same for each parameter by itself, 68 %", each),

@@ -129,7 +129,7 @@ def _weighed_forms(rows: Rows, forms: Mapping[str, Fitter], rng: np.random.Gener
     """Fit closed forms to all rows, weigh them by cross-validation, and keep those with weight."""
     regime = regime_of(len(rows))
     noted(f"closed forms, {len(rows):,} simulations")
-    fitted: dict[str, Potential] = fits_of(forms, rows.points, rows.x)
+    fitted: dict[str, Potential] = dict(fits_of(forms, rows.points, rows.x))
     forms = {name: form for name, form in forms.items() if name in fitted}
     validation = cross_validate(rows, forms, regime.split(len(rows), rng))
     weights = regime.weights(validation)

@@ -91,8 +91,8 @@ class LogNormalMaps:
     def root(self, power: Any) -> list[list[Any]]:
         """Find lower triangular L with L Lᵀ = power at every mode, row by row; written out, for millions of them."""
         num = self.survey.sources.num_bins
-        tiny = jnp.finfo(power.dtype).tiny
-        pairs = {(i, j): power[k] for k, (i, j) in enumerate(zip(self.first, self.second, strict=True))}
+        tiny = float(np.finfo(power.dtype).tiny)
+        pairs = {(int(i), int(j)): power[k] for k, (i, j) in enumerate(zip(self.first, self.second, strict=True))}
         rows: list[list[Any]] = [[] for _ in range(num)]
         for j in range(num):
             pivot = pairs[j, j] - sum(entry**2 for entry in rows[j])

@@ -83,7 +83,7 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS, statistics: bool = False) -> 
 def _statistics() -> LensingStatistics:
     """Prepare the statistics, with filters for the mean of the prior, which is where the observed map was drawn."""
     with jax.ensure_compile_time_eval():  # it may be asked for while something else is traced
-        return LensingStatistics(LogNormalMaps(_SURVEY), Cosmology(*np.float32(TRUTH)))
+        return LensingStatistics(LogNormalMaps(_SURVEY), Cosmology(*np.asarray(TRUTH, np.float32)))
 
 
 def condensed(x: Any) -> Any:

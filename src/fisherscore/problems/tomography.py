@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import brentq
@@ -22,7 +23,11 @@ class Populations:
 
     def density(self, z: np.ndarray) -> np.ndarray:
         """Compute n(z), whose integral is one, shape (populations, z)."""
-        return np.stack([_normalised(lambda t, z0=z0: t * np.exp(-((t / z0) ** 2)), z) for z0 in self.peaks])
+
+        def peaked(t: np.ndarray, z0: float) -> np.ndarray:
+            return t * np.exp(-((t / z0) ** 2))
+
+        return np.stack([_normalised(partial(peaked, z0=z0), z) for z0 in self.peaks])
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class RedshiftBins:
             parent = t**self.a * np.exp(-((t / self.z0) ** self.b))
             return parent * (erf((high - t) * scale) - erf((low - t) * scale))
 
-        return np.stack([_normalised(lambda t, p=pair: within(t, *p), z) for pair in itertools.pairwise(edges)])
+        return np.stack([_normalised(partial(within, low=a, high=b), z) for a, b in itertools.pairwise(edges)])
 
 
 Sources = Populations | RedshiftBins

@@ -102,6 +102,7 @@ class Simulator(abc.ABC):
             What is read or written where there is nothing, or None.
         """
         del theta
+        return None
 
     @abc.abstractmethod
     def run(self, parameters: np.ndarray, indices: np.ndarray, stream: Stream) -> Block:
