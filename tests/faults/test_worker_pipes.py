@@ -115,7 +115,15 @@ def test_an_interrupt_from_outside_loses_nothing(tmp_path):
     assert (sims.status == "ok").all(), sims.messages
 
 
-def test_an_interrupt_in_this_process_is_the_users(tmp_path):
+@pytest.fixture
+def interrupts():
+    """Let this process be interrupted even where it was started in the background, and interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_in_this_process_is_the_users(tmp_path, interrupts):
     runs = []
 
     def third(theta, rng):

@@ -84,3 +84,5 @@ def test_a_closed_form_that_comes_upon_a_singular_matrix_is_left_out():
     assert list(fits_of({"singular": Singular(), "gaussian": gaussian}, rows.points, rows.x)) == ["gaussian"]
     with pytest.raises(np.linalg.LinAlgError):
         fits_of({"singular": Singular()}, rows.points, rows.x)
+    with pytest.raises(np.linalg.LinAlgError):  # two, and the data are to blame
+        fits_of({"singular": Singular(), "again": Singular(), "gaussian": gaussian}, rows.points, rows.x)

@@ -69,16 +69,16 @@ def first_points(rows: Rows) -> Rows:
 
 
 def fits_of(forms: Mapping[str, Fitter], points: Points, x: np.ndarray) -> dict[str, ClosedForm]:
-    """Fit closed forms but those that come upon a matrix that cannot be inverted; one at least must do without."""
+    """Fit closed forms, but one that comes upon a matrix that cannot be inverted; two, and the data are to blame."""
     fits: dict[str, ClosedForm] = {}
-    problem: np.linalg.LinAlgError | None = None
+    problems = []
     for name, form in forms.items():
         try:
             fits[name] = form.fit(points, x)
         except np.linalg.LinAlgError as error:
-            problem = error
-    if problem is not None and not fits:
-        raise problem
+            problems.append(error)
+    if len(problems) > 1 or (problems and not fits):
+        raise problems[0]
     return fits
 
 
