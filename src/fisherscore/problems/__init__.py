@@ -15,6 +15,7 @@ from .poisson_counts import poisson_counts
 from .problem import Observed, Problem
 from .student_t import student_t
 from .ten_parameters import ten_parameters
+from .three_by_two import three_by_two
 from .two_moons import two_moons
 from .two_signs import two_signs
 from .waiting_times import waiting_times
@@ -32,6 +33,7 @@ __all__ = [
     "poisson_counts",
     "student_t",
     "ten_parameters",
+    "three_by_two",
     "two_moons",
     "two_signs",
     "waiting_times",

@@ -41,7 +41,20 @@ _SIGMA8_K, _SIGMA8_WEIGHTS = _sigma8_integral()
 
 
 def nonlinear_power(cosmology: Cosmology, k: Any, a: Any, growth: Any, *, derivatives: str = "true") -> Any:
-    """Compute P(k, a), k of shape (any, a), from the growth factor D(a)."""
+    """Compute P(k, a), k of shape (any, a), from the growth factor D(a).
+
+    Args:
+        cosmology: The universe.
+        k: Wave numbers.
+        a: Scale factors.
+        growth: The growth factor.
+        derivatives: How the non-linear scale is found. ``"jax-cosmo"``: with the value there, which makes small jumps,
+            and what automatic differentiation gives. ``"true"``: with the same value, and the
+            derivatives of the equation it solves. ``"smooth"``: with the solution of that equation, without jumps.
+
+    Returns:
+        The spectrum, in the shape of k.
+    """
     # One call for all wave numbers: the transfer function is long, and compiling it again takes seconds.
     fixed = jnp.asarray(np.concatenate([np.exp(_LOG_K), _SIGMA8_K]), k.dtype)
     all_k = jnp.concatenate([fixed, k.reshape(-1)])
@@ -78,12 +91,17 @@ def _scales(moments: Any, growth: Any, derivatives: str) -> tuple[Any, Any, Any]
     def at(root: Any, value: Any, slope: Any) -> Any:
         return growth**2 * hermite((root - log_r[left]) / width, left, value, width * slope)
 
-    if derivatives == "true":
+    def steepness(root: Any) -> Any:
+        return 2.0 * at(root, m1, 2.0 * (m1 - m2))
+
+    if derivatives != "jax-cosmo":
         # The slope of that line is off by some per cent, which jumps between lines make up for; derivatives do not see
         # the jumps. So R keeps its value, but moves with θ as the equation it solves says: a Newton step without its
-        # value, d(D² σ²)/dln R being −2 m1.
+        # value, d(D² σ²)/dln R being −2 m1. Without jumps, the same step is first taken with its value.
         fixed = jax.lax.stop_gradient(root)
-        step = at(fixed, sigma2, -2.0 * m1) / jax.lax.stop_gradient(2.0 * at(fixed, m1, 2.0 * (m1 - m2)))
+        if derivatives == "smooth":
+            fixed = jax.lax.stop_gradient(fixed + (at(fixed, sigma2, -2.0 * m1) - 1.0) / steepness(fixed))
+        step = at(fixed, sigma2, -2.0 * m1) / jax.lax.stop_gradient(steepness(fixed))
         root = fixed + step - jax.lax.stop_gradient(step)
     first = at(root, m1, 2.0 * (m1 - m2))
     second = at(root, m2, 4.0 * m2 - 2.0 * m3)

@@ -16,7 +16,7 @@ import functools
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import MissingExtraError
-from .background import HUBBLE_DISTANCE, Cosmology, Distances, Growth, dchi_dlna
+from .background import HUBBLE_DISTANCE, Cosmology, dchi_dlna
 from .halofit import nonlinear_power
-from .integrals import integrals_to_the_end, matmul, simpson
-from .tomography import MAX_REDSHIFT, Populations, Sources
+from .integrals import matmul
+from .light_cone import light_cone
+from .tomography import Populations, Sources
 
 # Ω_c and σ₈ of Planck 2015, at which the covariance is taken.
 FIDUCIAL: Mapping[str, float] = MappingProxyType({"omega_c": 0.2589, "sigma8": 0.8159})
@@ -58,55 +59,30 @@ def limber_spectra(
 ) -> Float[Array, "pairs multipoles"]:
     """Compute C_ℓ of all pairs of sources, the first with all from itself on, then the second."""
     dtype, omega_m = cosmology.dtype, cosmology.omega_m
-    nodes = _nodes(sources)
-    a = jnp.asarray(nodes.a, dtype)
-    chi, chi_between = jnp.split(nodes.distances.of(cosmology), [len(nodes.a)])
+    cone, integral = light_cone(), _source_integral(sources)
+    a = jnp.asarray(cone.a, dtype)
+    chi, chi_between = jnp.split(cone.distances.of(cosmology), [len(cone.a)])
     k = (jnp.asarray(multipoles, dtype)[:, None] + 0.5) / jnp.clip(chi, 1.0)
-    power = nonlinear_power(cosmology, k, a, nodes.growth.of(cosmology), derivatives=derivatives)
+    power = nonlinear_power(cosmology, k, a, cone.growth.of(cosmology), derivatives=derivatives)
 
     # g_i: the first term of the integral does not depend on θ; distances below 1 Mpc/h count as 1, as in jax-cosmo.
     inverse = 1.0 / jnp.clip(jnp.concatenate([chi, chi_between]), 1.0)
-    efficiency = jnp.asarray(nodes.sources, dtype) - chi * matmul(nodes.source_integral, inverse)
-    first, second = np.triu_indices(len(nodes.sources))
+    efficiency = jnp.asarray(integral.sum(axis=-1), dtype) - chi * matmul(integral, inverse)
+    first, second = np.triu_indices(len(integral))
     ell = multipoles
     factor = (ell - 1) * ell * (ell + 1) * (ell + 2) / (ell + 0.5) ** 4
     near = chi**2 / jnp.clip(chi**2, 1.0)
-    geometry = nodes.a_weights / nodes.a**3 * dchi_dlna(cosmology, a) * near
+    geometry = cone.a_weights / cone.a**3 * dchi_dlna(cosmology, a) * near
     pairs = efficiency[first] * efficiency[second] * geometry
     amplitude = (1.5 * omega_m / HUBBLE_DISTANCE**2) ** 2
     return amplitude * matmul(pairs, power.T) * jnp.asarray(factor, dtype)
 
 
-class _Nodes(NamedTuple):
-    """Where the integrals are evaluated, and the constant matrices that do them."""
-
-    a: np.ndarray  # scale factors of the Limber integral
-    a_weights: np.ndarray
-    distances: Distances  # to the redshifts of ``a``, then to those half way between them
-    growth: Growth  # at ``a``
-    sources: np.ndarray  # ∫_z^∞ n_i(z') dz' at the redshifts of ``a``
-    source_integral: np.ndarray  # of n_i(z') f(z'), f given at the redshifts of the distances
-
-
 @functools.lru_cache(maxsize=8)
-def _nodes(sources: Sources) -> _Nodes:
-    """Lay out the nodes as jax-cosmo does, and integrate by Simpson's rule."""
-    a = np.linspace(1.0 / (1.0 + MAX_REDSHIFT), 1.0, 513)
-    z = 1.0 / a - 1.0
-    z_between = 0.5 * (z[1:] + z[:-1])
-    z_all = np.concatenate([z, z_between])
-    # The redshifts fall along the nodes: an integral up to the first node is minus that from z to the end.
-    weights = integrals_to_the_end(z[::-1])[::-1]
-    weights = np.concatenate([weights[:, : len(z)][:, ::-1], weights[:, len(z) :][:, ::-1]], axis=1)
-    integral = weights * sources.density(z_all)[:, None, :]
-    return _Nodes(
-        a=a,
-        a_weights=simpson(a),
-        distances=Distances(1.0 / (1.0 + z_all)),
-        growth=Growth(a),
-        sources=integral.sum(axis=-1),
-        source_integral=integral,
-    )
+def _source_integral(sources: Sources) -> np.ndarray:
+    """Weigh f(z') for the integral of n_i(z') f(z') from each z to the end, f at the redshifts of the distances."""
+    cone = light_cone()
+    return cone.to_the_end * sources.density(cone.z)[:, None, :]
 
 
 def _jax_cosmo() -> Any:

@@ -1,26 +1,20 @@
 """The paper's weak lensing problem: angular power spectra of cosmic shear under Gaussian noise, θ = (Ω_c, σ₈).
 
 The data are all auto and cross spectra C_ℓ of a few source populations, x | θ ~ N(μ(θ), Σ) with μ the prediction of
-jax-cosmo, 10⁷ C_ℓ(θ), and Σ the covariance of Gaussian fields at the fiducial cosmology. With J = ∂μ/∂θ,
-
-    score    s(θ, x) = Jᵀ Σ⁻¹ (x − μ(θ)),
-    Fisher   F(θ) = Jᵀ Σ⁻¹ J.
-
-The spectra themselves are in ``lensing_spectra.py``.
+jax-cosmo, 10⁷ C_ℓ(θ), and Σ the covariance of Gaussian fields at the fiducial cosmology. Score and Fisher matrix follow
+in ``gaussian_noise.py``, the spectra themselves are in ``lensing_spectra.py``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._support.arguments import as_count, as_finite
 from .._support.precision import in_single_precision
 from ..errors import ArgumentError
 from ..simulation.proposal import uniform
-from .integrals import matmul
+from .gaussian_noise import gaussian_noise
 from .lensing_spectra import fiducial_covariance, spectra
 from .problem import Problem
 
@@ -77,40 +71,8 @@ def weak_lensing(
         proposal=uniform(omega_c=(0.2, 0.4), sigma8=(0.7, 0.9)),
         x_shape=(len(noise),),
         batch_size=64,
-        **_gaussian(mean, noise),
+        **gaussian_noise(mean, noise),
     )
-
-
-def _gaussian(mean: Callable[[Any], Any], noise: np.ndarray) -> dict[str, Any]:
-    """Write down all that is known about x ~ N(mean(θ), L Lᵀ), given the Cholesky factor L."""
-    whiten = np.linalg.inv(noise)
-
-    def whitened(theta: Any) -> tuple[Any, Any]:
-        predicted = matmul(whiten, mean(theta))
-        return predicted, predicted
-
-    def draw_one(key: Any, theta: Any) -> Any:
-        predicted = mean(theta)
-        return predicted + matmul(noise, jax.random.normal(key, predicted.shape, predicted.dtype))
-
-    def log_likelihood_one(theta: Any, x: Any) -> Any:
-        return -0.5 * jnp.sum(matmul(whiten, x - mean(theta)) ** 2)
-
-    def score_one(theta: Any, x: Any) -> Any:
-        # There are fewer parameters than data, so forward mode is the cheap one; it gives the mean on the way.
-        jacobian, predicted = jax.jacfwd(whitened, has_aux=True)(theta)
-        return matmul(jacobian.T, matmul(whiten, x) - predicted)
-
-    def fisher_one(theta: Any) -> Any:
-        jacobian, _ = jax.jacfwd(whitened, has_aux=True)(theta)
-        return matmul(jacobian.T, jacobian)
-
-    return {
-        "draw_one": draw_one,
-        "log_likelihood_one": log_likelihood_one,
-        "score_one": score_one,
-        "fisher_one": fisher_one,
-    }
 
 
 def _as_redshifts(source_redshifts: Any) -> tuple[float, ...]:
