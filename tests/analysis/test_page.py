@@ -9,7 +9,7 @@ import pytest
 import fisherscore as fs
 from fisherscore.analysis.page import Page
 from fisherscore.problems import Problem
-from fisherscore.problems.weak_lensing import _gaussian
+from fisherscore.problems.gaussian_noise import gaussian_noise
 
 
 def test_everything_is_escaped_and_nothing_is_fetched(tmp_path):
@@ -40,7 +40,7 @@ def cheap_lensing():
         name="weak-lensing",
         proposal=fs.uniform(omega_c=(0.2, 0.4), sigma8=(0.7, 0.9)),
         x_shape=(15,),
-        **_gaussian(mean, np.eye(15)),
+        **gaussian_noise(mean, np.eye(15)),
     )
 
 
