@@ -58,10 +58,15 @@ def test_a_frame_tells_arrays_apart_that_follow_one_another():
 
 
 @pytest.mark.slow
-def test_a_round_on_the_device_is_that_in_numpy(monkeypatch):
+@pytest.mark.parametrize("backend", ["cpu", "an accelerator"])
+def test_a_round_on_the_device_is_that_in_numpy(backend, monkeypatch):
+    # On accelerators rows are filled up: 400 of them to 512.
     rounds = []
     for most in (location_scale_fit._MANY_NUMBERS, 0):
         monkeypatch.setattr(location_scale_fit, "_MANY_NUMBERS", most)
+        monkeypatch.setattr(location_scale_fit, "_MANY_ON_ACCELERATOR", most)
+        if not most:
+            monkeypatch.setattr(jax, "default_backend", lambda: backend)
         points = Points(U)
         gaussian = fit_mean_and_covariance(points, ROWS)
         rounds.append(fit_location_scale(points, gaussian, ROWS, num_components=2, name="here").blocks)

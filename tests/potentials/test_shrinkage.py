@@ -6,7 +6,7 @@ import pytest
 
 from fisherscore._support.legendre import Basis
 from fisherscore._support.precision import double_precision
-from fisherscore.potentials.mixing import Regression
+from fisherscore.potentials.mixing import Regression, Step
 from fisherscore.potentials.shrinkage import Spectra, refine, shrink
 
 RNG = np.random.default_rng(0)
@@ -98,7 +98,7 @@ def test_correlations_are_found_by_weighted_regression_on_the_data_before():
     mixing = np.zeros((2, size, size))
     for _ in range(3):
         residual = white - regression.predict(mixing)
-        mixing = regression.step(mixing, weights, weights * residual)
+        mixing = regression.moved(mixing, Step(weights, weights.mean(axis=0), weights * residual))
     terms = basis(u)
     # Weighted least squares of every datum by itself: with so many rows the prior hardly matters.
     for i in (1, 2, 3):

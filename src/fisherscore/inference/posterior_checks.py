@@ -4,7 +4,7 @@ Reasons not to trust it are problems; that the data do not constrain something i
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,11 +119,11 @@ def model_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
     known = model.own_error
     if known is None:
         return []
-    covariance = _covariance(posterior, model)
-    root = np.linalg.cholesky(covariance)
-    errors, vectors = np.linalg.eigh(root.T @ known.covariance @ root)
-    if not errors[-1] > LARGEST_ERROR:
-        return []
+    for covariance in _covariances(posterior, model):
+        root = np.linalg.cholesky(covariance)
+        errors, vectors = np.linalg.eigh(root.T @ known.covariance @ root)
+        if not errors[-1] > LARGEST_ERROR:
+            return []
     direction = written_direction(root @ vectors[:, -1], np.sqrt(np.diagonal(covariance)), model.names)
     return [
         f"{BADLY_LEARNED}: by the model's own error this posterior is off by {errors[-1] ** 0.5:.1g} of its σ along "
@@ -131,12 +131,17 @@ def model_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
     ]
 
 
-def _covariance(posterior: Posterior, model: ScoreModel) -> np.ndarray:
-    """Return the covariance of the draws, positive definite even where a chain never moved; that within their modes.
+def _covariances(posterior: Posterior, model: ScoreModel) -> Iterator[np.ndarray]:
+    """Give the covariance of all draws, and then that within their modes, positive definite even if a chain never moved.
 
-    Two narrow modes far apart are not what the data do not constrain, and no error moves one to the other.
+    Two narrow modes far apart are not what the data do not constrain, and no error moves one to the other. To find modes
+    takes long, and the covariance within them is never the larger: what holds of that of all draws need not be asked of it.
     """
-    covariance = covariance_within_modes(posterior.samples, model.low, model.high)
+    yield _positive(np.cov(posterior.samples.T).reshape(model.num_parameters, -1))
+    yield _positive(covariance_within_modes(posterior.samples, model.low, model.high))
+
+
+def _positive(covariance: np.ndarray) -> np.ndarray:
     return covariance + np.diag(1e-9 * np.diagonal(covariance) + 1e-300)
 
 
@@ -156,8 +161,13 @@ def _free_directions(posterior: Posterior, model: ScoreModel, precision: np.ndar
         return []
     root = np.linalg.cholesky(np.linalg.inv(precision))
     inverse = np.linalg.inv(root)
-    kept, vectors = np.linalg.eigh(inverse @ _covariance(posterior, model) @ inverse.T)
-    return [root @ vectors[:, i] for i in np.flatnonzero(kept > _UNCHANGED)]
+    free: list[np.ndarray] = []
+    for covariance in _covariances(posterior, model):
+        kept, vectors = np.linalg.eigh(inverse @ covariance @ inverse.T)
+        free = [root @ vectors[:, i] for i in np.flatnonzero(kept > _UNCHANGED)]
+        if not free:
+            break
+    return free
 
 
 def _spread(model: ScoreModel) -> np.ndarray:

@@ -35,6 +35,9 @@ _NUM_DIRECTIONS = 5
 # Correlations smaller than this number of their standard errors are candidates for being zero.
 _THRESHOLDS = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
 _FLOOR = 1e-8
+# Up to this many data, matrices are factorised by NumPy: SciPy's LAPACK wakes all its threads for them, which then mostly
+# wait for one another, a hundred times as long as the work takes where other processes run as well.
+_SMALL_MATRIX = 128
 # Ratio of the extreme eigenvalues of a Gram matrix from which its inverse is trusted.
 _WELL_CONDITIONED = 1e-6
 
@@ -206,10 +209,26 @@ class _Moments:
         return np.array([self._log_likelihood(correlation) for correlation in correlations])
 
     def _log_likelihood(self, correlation: np.ndarray) -> float:
-        """Give that for one, from one Cholesky factor: the inverse of a matrix from its factor costs least."""
-        lower, failed = dpotrf(correlation, lower=1)
-        if failed:
-            return -np.inf
-        inverse = dpotri(lower, lower=1)[0]  # the lower triangle alone
-        trace = 2.0 * np.sum(np.tril(inverse, -1) * self.products) + np.sum(np.diagonal(inverse * self.products))
-        return float(-0.5 * trace - self.num * np.log(np.diagonal(lower)).sum())
+        """Give that for one: −½ tr(C⁻¹ P) − ½ n log det C, with P the sums of products."""
+        trace_and_log = _trace_and_log_small if len(correlation) <= _SMALL_MATRIX else _trace_and_log_large
+        trace, half_log = trace_and_log(correlation, self.products)
+        return -0.5 * trace - self.num * half_log
+
+
+def _trace_and_log_small(matrix: np.ndarray, products: np.ndarray) -> tuple[float, float]:
+    """Give tr(C⁻¹ P) and ½ log det C; both infinite where C is singular."""
+    try:
+        lower = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return np.inf, np.inf
+    return float(np.vdot(np.linalg.inv(matrix), products)), float(np.log(np.diagonal(lower)).sum())
+
+
+def _trace_and_log_large(matrix: np.ndarray, products: np.ndarray) -> tuple[float, float]:
+    """Give the same from one Cholesky factor: the inverse of a large matrix from its factor costs least."""
+    lower, failed = dpotrf(matrix, lower=1)
+    if failed:
+        return np.inf, np.inf
+    inverse = dpotri(lower, lower=1)[0]  # the lower triangle alone
+    trace = 2.0 * np.sum(np.tril(inverse, -1) * products) + np.sum(np.diagonal(inverse * products))
+    return float(trace), float(np.log(np.diagonal(lower)).sum())

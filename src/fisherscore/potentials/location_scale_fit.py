@@ -10,9 +10,11 @@ weighted least squares problem in which empirical Bayes sets the smoothness. A f
 nearly independent after whitening. All data are fitted at once.
 
 A round is written for NumPy and JAX alike: few rows are fitted in NumPy, where nothing has to be compiled, many on the
-device.
+device. There everything stays from round to round, and on accelerators rows are filled up to a power of two, so that
+parts of the rows, and fits of all kinds, share a few compiled rounds.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +24,7 @@ import numpy as np
 from .._support.legendre import Basis
 from .._support.precision import double_precision
 from .gaussian import MeanAndCovariance
-from .mixing import Regression, mixing_basis
+from .mixing import Regression, Step, mixing_basis
 from .noise import Noise, first_noise, fit_noise, gaussian_noise
 from .points import Points
 from .shrinkage import Spectra, refine, shrink
@@ -36,8 +38,9 @@ _MAX_LOG_VARIANCE = 14.0
 _MIN_INFORMATION = 0.02
 _NUM_STEPS = 6
 _FIRST_NOISE_STEPS, _LATER_NOISE_STEPS = 30, 5
-# From this many numbers on, a compiled round repays its compilation: a NumPy round of them takes half a second.
-_MANY_NUMBERS = 5_000_000
+# From this many numbers on, a compiled round repays its compilation: a NumPy round of them takes half a second. An
+# accelerator does in milliseconds what takes NumPy that long, and shares what it compiles.
+_MANY_NUMBERS, _MANY_ON_ACCELERATOR = 5_000_000, 750_000
 
 
 def bounded_log_variance(log_variance: Any, xp: Any = np) -> Any:
@@ -63,12 +66,41 @@ class LocationScaleFit(NamedTuple):
 
 
 class _Setting(NamedTuple):
-    """What does not change during a fit."""
+    """What does not change during a fit. ``share`` (rows, 1) is that of every row in a mean: zero of those filled in."""
 
     design: Any
     white: Any
     spectra: Spectra
     regression: Regression
+    share: Any
+
+    def mean(self, values: Any) -> Any:
+        """Average values (rows, data) over the rows."""
+        return (self.share * values).sum(axis=0)
+
+    def variance(self, values: Any) -> Any:
+        """Give their variance."""
+        return self.mean((values - self.mean(values)) ** 2)
+
+    @property
+    def num_rows(self) -> Any:
+        """The number of rows that are none of those filled in."""
+        return (self.share > 0).sum()
+
+    def filled_up(self, num: int) -> "_Setting":
+        """Add rows of zeros, which have no share in anything."""
+
+        def filled(rows: np.ndarray) -> np.ndarray:
+            return np.concatenate([rows, np.zeros((num - len(rows), *rows.shape[1:]))])
+
+        regression = self.regression._replace(terms=filled(self.regression.terms), white=filled(self.white))
+        return self._replace(
+            design=filled(self.design), white=filled(self.white), regression=regression, share=filled(self.share)
+        )
+
+
+# Makes a round: blocks and the steps of the noise, None to leave it, to blocks, their likelihood and the next blocks.
+_Rounds = Callable[[Blocks, int | None], tuple[Blocks, Any, Blocks]]
 
 
 def fit_location_scale(
@@ -86,7 +118,8 @@ def fit_location_scale(
     if start is not None and (start.gaussian.basis, start.mixing_basis) != (gaussian.basis, correlations):
         start = None
     regression = Regression.of(points.values(correlations), white, correlations)
-    setting = _Setting(points.values(gaussian.basis), white, points.spectra(gaussian.basis), regression)
+    share = np.full((num, 1), 1 / num)
+    setting = _Setting(points.values(gaussian.basis), white, points.spectra(gaussian.basis), regression, share)
     free_noise = num_components is not None
     if start is None:
         best = _best_blocks(setting, _first_blocks(setting, gaussian, num_components), free_noise)
@@ -116,10 +149,10 @@ def _blocks_of_whole(whole: LocationScaleFit, gaussian: MeanAndCovariance) -> Bl
 
 def _best_blocks(setting: _Setting, blocks: Blocks, free_noise: bool) -> Blocks:
     """Go through the blocks in turn for as long as the likelihood rises."""
-    best, highest = blocks, -np.inf
+    best, highest, one_round = blocks, -np.inf, _rounds(setting, blocks)
     for number in range(_NUM_ROUNDS):
         steps = (_LATER_NOISE_STEPS if number else _FIRST_NOISE_STEPS) if free_noise else None
-        blocks, value, following = _one_round(setting, blocks, steps)
+        blocks, value, following = one_round(blocks, steps)
         value = float(value)
         if not np.isfinite(value) or value < highest + 1e-5 * abs(highest):
             best = blocks if value > highest else best
@@ -136,17 +169,31 @@ def _moved_blocks(setting: _Setting, blocks: Blocks, num_components: int | None)
     if num_components:
         z = _residuals(setting, blocks, np) / _width(setting, blocks, np)
         blocks = blocks._replace(noise=first_noise(z, num_components))
+    one_round = _rounds(setting, blocks)
     for number in range(_NUM_ROUNDS_FROM_WHOLE):
         steps = (_LATER_NOISE_STEPS if number else _FIRST_NOISE_STEPS) if num_components else None
-        last, value, following = _one_round(setting, blocks, steps)
+        last, value, following = one_round(blocks, steps)
         blocks = following if np.isfinite(float(value)) else last
     return _on_host(blocks)
 
 
-def _one_round(setting: _Setting, blocks: Blocks, noise_steps: int | None) -> tuple[Blocks, Any, Blocks]:
-    """Make a round in NumPy or on the device."""
-    small = setting.white.size * blocks.noise.centres.shape[1] < _MANY_NUMBERS
-    return _round(setting, blocks, noise_steps) if small else _device_round(setting, blocks, noise_steps)
+def _rounds(setting: _Setting, blocks: Blocks) -> _Rounds:
+    """Choose where rounds are made: in NumPy or on the device."""
+    accelerator = jax.default_backend() != "cpu"
+    num_numbers = setting.white.size * blocks.noise.centres.shape[1]
+    if num_numbers < (_MANY_ON_ACCELERATOR if accelerator else _MANY_NUMBERS):
+        return lambda blocks, steps: _round(setting, blocks, steps)
+    if accelerator:
+        setting = setting.filled_up(1 << (len(setting.white) - 1).bit_length())
+    with double_precision():
+        placed = jax.device_put(setting)
+
+    def on_device(blocks: Blocks, steps: int | None) -> tuple[Blocks, Any, Blocks]:
+        # Noise that stays as it is takes no steps, by the same compiled function.
+        with double_precision():
+            return _compiled_round(placed, blocks, steps or 0)
+
+    return on_device
 
 
 def _on_host(blocks: Blocks) -> Blocks:
@@ -158,8 +205,8 @@ def _round(setting: _Setting, blocks: Blocks, noise_steps: int | None, xp: Any =
     width = _width(setting, blocks, xp)
     z = _residuals(setting, blocks, xp) / width
     if noise_steps is not None:
-        blocks = blocks._replace(noise=fit_noise(z, blocks.noise, noise_steps, xp))
-    value = (blocks.noise.log_density(z, xp) - xp.log(width)).mean(axis=0).sum()
+        blocks = blocks._replace(noise=fit_noise(z, blocks.noise, noise_steps, setting.num_rows, xp))
+    value = setting.mean(blocks.noise.log_density(z, xp) - xp.log(width)).sum()
     following = _with_scale(setting, blocks, z, xp)
     following = _with_location(setting, following, xp)
     return blocks, value, _with_mixing(setting, following, xp)
@@ -178,7 +225,7 @@ def _residuals(setting: _Setting, blocks: Blocks, xp: Any) -> Any:
 def _with_scale(setting: _Setting, blocks: Blocks, z: Any, xp: Any) -> Blocks:
     """Take a step of Fisher scoring in q: the score of one datum is ½(zψ − 1), its information the same for all."""
     score = 0.5 * (z * blocks.noise.slope(z, xp) - 1.0)
-    information = xp.maximum(score.var(axis=0), _MIN_INFORMATION)
+    information = xp.maximum(setting.variance(score), _MIN_INFORMATION)
     step = setting.design.T @ score + information * (setting.spectra.gram @ blocks.log_variance)
     return blocks._replace(log_variance=shrink(setting.spectra, step, information, xp=xp).coefficients)
 
@@ -187,8 +234,8 @@ def _with_location(setting: _Setting, blocks: Blocks, xp: Any) -> Blocks:
     """Take a step of Fisher scoring in m, where every row weighs by its own variance."""
     width = _width(setting, blocks, xp)
     slopes = blocks.noise.slope(_residuals(setting, blocks, xp) / width, xp)
-    weights = xp.maximum((slopes**2).mean(axis=0), _MIN_INFORMATION) / width**2
-    mean, spectra = weights.mean(axis=0), setting.spectra
+    weights = xp.maximum(setting.mean(slopes**2), _MIN_INFORMATION) / width**2
+    mean, spectra = setting.mean(weights), setting.spectra
     pull = setting.design.T @ (slopes / width)
     # As if all rows weighed the same: good enough to choose the smoothness.
     chosen = shrink(spectra, pull + mean * (spectra.gram @ blocks.location), mean, xp=xp)
@@ -215,16 +262,11 @@ def _with_mixing(setting: _Setting, blocks: Blocks, xp: Any) -> Blocks:
     """Take a step of Fisher scoring in L."""
     width = _width(setting, blocks, xp)
     slopes = blocks.noise.slope(_residuals(setting, blocks, xp) / width, xp)
-    weights = xp.maximum((slopes**2).mean(axis=0), _MIN_INFORMATION) / width**2
-    return blocks._replace(mixing=setting.regression.step(blocks.mixing, weights, slopes / width, xp))
-
-
-def _device_round(setting: _Setting, blocks: Blocks, noise_steps: int | None) -> tuple[Blocks, Any, Blocks]:
-    """Make a round on the device, in double precision whatever JAX's default is."""
-    with double_precision():
-        return _compiled_round(setting, blocks, noise_steps)
+    weights = xp.maximum(setting.mean(slopes**2), _MIN_INFORMATION) / width**2
+    step = Step(weights, setting.mean(weights), slopes / width)
+    return blocks._replace(mixing=setting.regression.moved(blocks.mixing, step, xp))
 
 
 @jax.jit
-def _compiled_round(setting: _Setting, blocks: Blocks, noise_steps: int | None) -> tuple[Blocks, Any, Blocks]:
+def _compiled_round(setting: _Setting, blocks: Blocks, noise_steps: Any) -> tuple[Blocks, Any, Blocks]:
     return _round(setting, blocks, noise_steps, jnp)

@@ -21,6 +21,14 @@ _BLOCK = 8_192
 _MAX_NUMBERS = 3e6
 
 
+class Step(NamedTuple):
+    """What asks for a step of Fisher scoring: weights of rows (n, data), their mean (data,), the gradient in L e."""
+
+    weights: Any
+    mean: Any
+    pull: Any
+
+
 class Regression(NamedTuple):
     """What a fit of correlations needs: polynomials (n, terms), whitened data (n, data), and for every choice of prior
 
@@ -56,12 +64,12 @@ class Regression(NamedTuple):
         """Give Σ_j L_ij(θ) e_j of every row and datum; ``mixing`` is (terms, data, earlier data)."""
         return sum(self.terms[:, [b]] * (self.white @ mixing[b].T) for b in range(self.terms.shape[1]))
 
-    def step(self, mixing: Any, weights: Any, pull: Any, xp: Any = np) -> Any:
-        """Take a step of Fisher scoring: rows weigh by ``weights`` (n, data), ``pull`` is the gradient in L e."""
+    def moved(self, mixing: Any, step: Step, xp: Any = np) -> Any:
+        """Take a step of Fisher scoring from (terms, data, earlier data)."""
         num_terms, size = mixing.shape[0], mixing.shape[1]
         earlier = np.repeat(np.tri(size, k=-1).T, num_terms, axis=0)  # (all, data): regressors a datum has
         now = xp.moveaxis(mixing, 2, 0).reshape(size * num_terms, size)
-        mean = weights.mean(axis=0)
+        mean = step.mean
 
         def project(rows: Any) -> Any:
             parts = xp.stack([self.white.T @ (self.terms[:, [b]] * rows) for b in range(num_terms)], axis=1)
@@ -71,7 +79,7 @@ class Regression(NamedTuple):
             parts = columns.reshape(size, num_terms, size)
             return sum(self.terms[:, [b]] * (self.white @ parts[:, b]) for b in range(num_terms))
 
-        gradient = project(pull)
+        gradient = project(step.pull)
         # As if all rows weighed the same: good enough to choose the prior.
         target = gradient + mean * project(predict(now))
         chosen = self._best_prior(target, mean, earlier, xp)
@@ -83,7 +91,7 @@ class Regression(NamedTuple):
             return (xp.swapaxes(inverse, 1, 2) @ half.T[:, :, None])[:, :, 0].T / mean
 
         def operator(columns: Any) -> Any:
-            return project(weights * predict(columns)) + precision * columns
+            return project(step.weights * predict(columns)) + precision * columns
 
         fitted = refine(operator, precondition, gradient - precision * now, now, num_steps=_NUM_STEPS, xp=xp)
         return xp.moveaxis(fitted.reshape(size, num_terms, size), 0, 2)

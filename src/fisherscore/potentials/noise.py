@@ -102,9 +102,12 @@ def first_noise(z: np.ndarray, num_components: int) -> Noise:
     return Noise(each / num_components, 0.7 * middle, width * each, 10.0 * each)
 
 
-def fit_noise(z: Any, start: Noise, num_steps: Any, xp: Any = np) -> Noise:
-    """Improve the shapes by steps of expectation-maximisation, in fives; degrees of freedom are the best of a list."""
-    means, counts = _grouped(z[:_MAX_ROWS], xp)
+def fit_noise(z: Any, start: Noise, num_steps: Any, num_rows: Any = None, xp: Any = np) -> Noise:
+    """Improve the shapes by steps of expectation-maximisation, in fives; degrees of freedom are the best of a list.
+
+    Only the first ``num_rows`` rows count, where it is given.
+    """
+    means, counts = _grouped(z[:_MAX_ROWS], len(z) if num_rows is None else num_rows, xp)
     num_rows = counts.sum()
 
     def step(_: int, noise: Noise) -> Noise:
@@ -131,15 +134,20 @@ def fit_noise(z: Any, start: Noise, num_steps: Any, xp: Any = np) -> Noise:
     return repeated(num_steps // _STEPS_PER_CHOICE, steps, start, xp)
 
 
-def _grouped(z: Any, xp: Any) -> tuple[Any, Any]:
-    """Put sorted rows into groups of neighbours, single ones in the tails; give means (groups, data) and sizes."""
-    num = len(z)
-    if num <= _NUM_GROUPS:
-        return z, np.ones((num, 1))
-    edges = np.unique(np.round(num * (1 - np.cos(np.pi * np.arange(_NUM_GROUPS + 1) / _NUM_GROUPS)) / 2).astype(int))
-    sums = xp.concatenate([xp.zeros((1, z.shape[1])), xp.cumsum(xp.sort(z, axis=0), axis=0)])
-    counts = np.diff(edges)[:, None].astype(float)
-    return (sums[edges[1:]] - sums[edges[:-1]]) / counts, counts
+def _grouped(z: Any, num_rows: Any, xp: Any) -> tuple[Any, Any]:
+    """Put sorted rows into groups of neighbours, single ones in the tails; give means (groups, data) and sizes.
+
+    Rows from ``num_rows`` on are none; a group may be empty.
+    """
+    if len(z) <= _NUM_GROUPS:
+        return z, (np.arange(len(z))[:, None] < num_rows).astype(float)
+    num = xp.minimum(num_rows, len(z))
+    counted = np.arange(len(z))[:, None] < num
+    ordered = xp.where(counted, xp.sort(xp.where(counted, z, np.inf), axis=0), 0.0)
+    edges = xp.round(num * (1 - np.cos(np.pi * np.arange(_NUM_GROUPS + 1) / _NUM_GROUPS)) / 2).astype(int)
+    sums = xp.concatenate([xp.zeros((1, z.shape[1])), xp.cumsum(ordered, axis=0)])
+    counts = xp.diff(edges)[:, None].astype(float)
+    return (sums[edges[1:]] - sums[edges[:-1]]) / xp.maximum(counts, 1.0), counts
 
 
 def _best_freedom(z: Any, counts: Any, noise: Noise, xp: Any) -> Any:
