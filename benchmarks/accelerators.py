@@ -5,6 +5,7 @@ moves with them. The posteriors are of 1,000 observations. Each device has a new
 twice: the first call compiles, the second does not.
 
     python benchmarks/accelerators.py                      # on a machine with an accelerator
+    python benchmarks/accelerators.py --timeout 300        # a device keeps what it was through with by then
     python benchmarks/accelerators.py --devices cpu --quick
 """
 
@@ -35,28 +36,29 @@ def table(num: int, seed: int) -> tuple[Any, Any]:
     return theta, theta @ slopes + 0.3 * theta**2 @ bends + noise
 
 
-def measure(num_simulations: int, num_posteriors: int) -> dict[str, Any]:
-    """Fit and sample twice, and say how long each took; with the score's own error, which must not differ."""
+def measure(num_simulations: int, num_posteriors: int) -> None:
+    """Fit and sample twice, and print how long each took; with the score's own error, which must not differ."""
     import fisherscore as fs
 
     proposal = fs.uniform({f"theta{k + 1}": (-1.0, 1.0) for k in range(NUM_PARAMETERS)})
     theta, x = table(num_simulations, 1)
     observed = table(num_posteriors, 2)[1]
-    seconds: dict[str, list[float]] = {"fit": [], "posteriors": []}
+    found: dict[str, Any] = {"seconds": {"fit": [], "posteriors": []}}
+
+    def took(step: str, began: float) -> None:
+        found["seconds"][step].append(round(time.perf_counter() - began, 2))
+        print(json.dumps(found), flush=True)
+
     for seed in range(2):
         began = time.perf_counter()
         model = fs.fit(fs.from_table(theta, x, proposal), seed=seed, progress=False)
-        seconds["fit"].append(time.perf_counter() - began)
+        found |= {"own_error": model.estimated_error, "weights": model.weights}
+        took("fit", began)
     for seed in range(2):
         began = time.perf_counter()
         posteriors = fs.sample(model, observed, num_samples=500, num_warmup=500, seed=seed, progress=False)
-        seconds["posteriors"].append(time.perf_counter() - began)
-    return {
-        "seconds": {step: [round(s, 2) for s in values] for step, values in seconds.items()},
-        "own_error": model.estimated_error,
-        "weights": model.weights,
-        "mean_sigma": float(sum(p.sigma.mean() for p in posteriors) / len(posteriors)),
-    }
+        found["mean_sigma"] = float(sum(p.sigma.mean() for p in posteriors) / len(posteriors))
+        took("posteriors", began)
 
 
 def main() -> None:
@@ -73,7 +75,7 @@ def main() -> None:
         options.num_simulations, options.num_posteriors = 5_000, 20
     numbers = options.num_simulations, options.num_posteriors
     if options.child:
-        print(json.dumps(measure(*numbers)))
+        measure(*numbers)
         return
     from fisherscore._support.versions import versions, write_json
 
@@ -91,8 +93,9 @@ def main() -> None:
                 check=True,
             )
             found[device] = json.loads(done.stdout.splitlines()[-1])
-        except subprocess.TimeoutExpired:
-            found[device] = {"seconds": {}, "given_up_after": options.timeout}
+        except subprocess.TimeoutExpired as expired:
+            lines = (expired.stdout or b"").splitlines() or [b'{"seconds": {}}']
+            found[device] = {**json.loads(lines[-1]), "given_up_after": options.timeout}
         print(device, json.dumps(found[device]), flush=True)
     document = {
         "benchmark": "accelerators",

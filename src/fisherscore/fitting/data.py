@@ -18,7 +18,7 @@ _ROWS_AT_ONCE = 4_096
 # In NumPy, rows are gone through so many numbers (rows × data × parameters) at a time, and no fewer rows than these.
 _NUMBERS_AT_ONCE, _MIN_ROWS = 1e6, 64
 # From this many of them on, a compiled evaluation repays its compilation.
-_MANY_NUMBERS = 2e7
+_MANY_NUMBERS, _MANY_ON_ACCELERATOR = 2e7, 2e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,8 @@ class Rows:
     def is_evaluated_in_numpy(self, function: ScoreFunction) -> bool:
         """Say whether a function is made of closed forms alone, and the rows so few that compiling does not pay."""
         members = function.members if isinstance(function, Stack) else (function,)
-        return all(isinstance(m, ClosedForm) for m in members) and self.x.size * self.num_parameters < _MANY_NUMBERS
+        most = _MANY_NUMBERS if jax.default_backend() == "cpu" else _MANY_ON_ACCELERATOR
+        return all(isinstance(m, ClosedForm) for m in members) and self.x.size * self.num_parameters < most
 
     def evaluate(self, function: Any, frame: Frame) -> Evaluation:
         """Evaluate closed forms, or a weighted sum of them, in NumPy and in bounded memory."""

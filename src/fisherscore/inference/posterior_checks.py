@@ -132,10 +132,10 @@ def model_problems(posterior: Posterior, model: ScoreModel) -> list[str]:
 
 
 def _covariances(posterior: Posterior, model: ScoreModel) -> Iterator[np.ndarray]:
-    """Give the covariance of all draws, and then that within their modes, positive definite even if a chain never moved.
+    """Give the covariance of all draws, then that within their modes, positive definite even if a chain never moved.
 
-    Two narrow modes far apart are not what the data do not constrain, and no error moves one to the other. To find modes
-    takes long, and the covariance within them is never the larger: what holds of that of all draws need not be asked of it.
+    Two narrow modes far apart are not what the data do not constrain, and no error moves one to the other. To find
+    modes takes long, and the covariance within them is the smaller one: it is asked for only where that matters.
     """
     yield _positive(np.cov(posterior.samples.T).reshape(model.num_parameters, -1))
     yield _positive(covariance_within_modes(posterior.samples, model.low, model.high))

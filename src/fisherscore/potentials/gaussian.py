@@ -35,8 +35,8 @@ _NUM_DIRECTIONS = 5
 # Correlations smaller than this number of their standard errors are candidates for being zero.
 _THRESHOLDS = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
 _FLOOR = 1e-8
-# Up to this many data, matrices are factorised by NumPy: SciPy's LAPACK wakes all its threads for them, which then mostly
-# wait for one another, a hundred times as long as the work takes where other processes run as well.
+# Up to this many data, matrices are factorised by NumPy: SciPy's LAPACK wakes all its threads for them, which wait for
+# one another a hundred times as long as the work takes where other processes run as well.
 _SMALL_MATRIX = 128
 # Ratio of the extreme eigenvalues of a Gram matrix from which its inverse is trusted.
 _WELL_CONDITIONED = 1e-6

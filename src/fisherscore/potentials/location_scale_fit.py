@@ -40,7 +40,7 @@ _NUM_STEPS = 6
 _FIRST_NOISE_STEPS, _LATER_NOISE_STEPS = 30, 5
 # From this many numbers on, a compiled round repays its compilation: a NumPy round of them takes half a second. An
 # accelerator does in milliseconds what takes NumPy that long, and shares what it compiles.
-_MANY_NUMBERS, _MANY_ON_ACCELERATOR = 5_000_000, 750_000
+_MANY_NUMBERS, _MANY_ON_ACCELERATOR = 5_000_000, 350_000
 
 
 def bounded_log_variance(log_variance: Any, xp: Any = np) -> Any:
@@ -66,7 +66,7 @@ class LocationScaleFit(NamedTuple):
 
 
 class _Setting(NamedTuple):
-    """What does not change during a fit. ``share`` (rows, 1) is that of every row in a mean: zero of those filled in."""
+    """What does not change during a fit; ``share`` (rows, 1) is that of every row in a mean: zero of rows filled in."""
 
     design: Any
     white: Any
