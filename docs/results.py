@@ -307,6 +307,7 @@ OF_ONE_FILE = {
     "start_up": ("start_up", results_tables.start_up),
     "growth": ("growth", results_speed.growth),
     "time_to_answer": ("time_to_answer", results_speed.time_to_answer),
+    "accelerators": ("accelerators", results_speed.accelerators),
     "face_off": ("forecast_face_off", results_peers.face_off),
     "side_by_side": ("side_by_side", results_peers.side_by_side),
     "tasks_beside": ("side_by_side", results_peers.tasks_beside),

@@ -1,4 +1,4 @@
-"""The tables of time: how ``results.py`` shows ``time_to_answer.json`` and ``growth.json``."""
+"""The tables of time: how ``results.py`` shows ``time_to_answer.json``, ``growth.json`` and ``accelerators.json``."""
 
 from statistics import median
 from typing import Any
@@ -91,3 +91,27 @@ def going_on(document: Row) -> str:
     lines = [(text, *(f"{row['resume'][key]:.3f}" for row in versions)) for key, text in labels.items()]
     lines.append(("overhead at 10 ms a run", *(f"{row['overhead']['overhead']:.1%}" for row in versions)))
     return table((f"{document['now']['resume']['records']:,} records", "0.1.0", "now"), lines)
+
+
+def accelerators(document: Row) -> str:
+    """Write what one large fit and many posteriors take on an accelerator and on the processor beside it."""
+    steps = {
+        "fit": f"fit of {document['num_simulations']:,} × 30",
+        "posteriors": f"{document['num_posteriors']:,} posteriors",
+    }
+    lines = []
+    for step, name in steps.items():
+        for number, call in enumerate(("first", "again")):
+            gpu, cpu = (_time_of(document["devices"][device], step, number) for device in ("gpu", "cpu"))
+            given_up = document["devices"]["cpu"].get("given_up_after")
+            if cpu is None and given_up is not None:
+                lines.append((name, call, seconds(gpu), "not reached", ""))
+            else:
+                lines.append((name, call, seconds(gpu), seconds(cpu), ratio(cpu, gpu)))
+    head = ("step", "call", "accelerator (s)", f"{document['num_cores']} cores (s)", "times quicker")
+    return table(head, lines)
+
+
+def _time_of(device: Row, step: str, number: int) -> float | None:
+    times = device["seconds"].get(step, [])
+    return times[number] if number < len(times) else None
