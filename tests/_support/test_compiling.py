@@ -1,5 +1,6 @@
 """Compiling quickly: the same results, on any compiler."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -26,11 +27,19 @@ def test_results_are_those_of_the_function():
 
 
 def test_an_option_the_compiler_does_not_know_is_left_out(monkeypatch):
-    monkeypatch.setattr(compiling, "_OPTIONS", {"xla_no_such_option": True})
-    assert compiling._known_options() is None
+    known = {"xla_backend_optimization_level": 1}
+    monkeypatch.setattr(compiling, "_OPTIONS", {"cpu": known | {"xla_no_such_option": True}})
+    assert compiling._known_options() == known
     assert float(quickly_compiled(square)(np.ones(2, np.float32), 1.0)) == 2.0
 
 
 def test_other_devices_are_left_alone(monkeypatch):
-    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    assert compiling._known_options() is None
+    monkeypatch.setattr("jax.default_backend", lambda: "metal")
+    assert compiling._known_options() == {}
+
+
+def test_a_function_may_be_a_part_of_another_that_is_compiled():
+    inner = quickly_compiled(square)
+    x = np.arange(3.0, dtype=np.float32)
+    assert float(jax.jit(lambda x: inner(x, 2.0) + 1)(x)) == 11.0
+    assert np.array_equal(jax.grad(lambda x: inner(x, 2.0))(x), 4 * x)

@@ -1,8 +1,9 @@
-"""Functions compiled for use in a moment: on a CPU the compiler is asked not to take long.
+"""Functions compiled for use in a moment: the compiler is asked not to take long.
 
-XLA's newer code for groups of operations on CPUs takes nearly twice as long to make as its older one, and runs no
-quicker on models of this size. Which one is used is an option of a single function, not of the process; a compiler that
-does not know the option is left alone.
+XLA's newer code for groups of operations on CPUs takes nearly twice as long to make as its older one, and its highest
+level of optimisation a quarter longer than the first; on models of this size neither runs any quicker. On GPUs it tries
+out many ways to multiply each pair of matrices before it settles on one. These are options of a single function, not of
+the process; what a compiler does not know is left out.
 """
 
 import functools
@@ -15,7 +16,10 @@ import numpy as np
 
 from .precision import in_single_precision
 
-_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "cpu": {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
+    "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
+}
 
 
 class quickly_compiled:
@@ -26,7 +30,9 @@ class quickly_compiled:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, compiled for arguments of these kinds."""
+        """Call the function, compiled for arguments of these kinds; within another's compilation, as a part of that."""
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+            return self._function(*args, **kwargs)
         return in_single_precision(self.compiled)(*args, **kwargs)
 
     @functools.cached_property
@@ -37,12 +43,15 @@ class quickly_compiled:
 
 
 @functools.cache
-def _known_options() -> dict[str, Any] | None:
-    """Give the options if this is a CPU and its compiler knows them."""
-    if jax.default_backend() != "cpu":
-        return None
+def _known_options() -> dict[str, Any]:
+    """Give the options for this kind of device that its compiler knows."""
+    options = _OPTIONS.get(jax.default_backend(), {})
+    return {name: value for name, value in options.items() if _is_known({name: value})}
+
+
+def _is_known(option: dict[str, Any]) -> bool:
     try:
-        jax.jit(lambda x: x, compiler_options=_OPTIONS).lower(np.float32(0.0)).compile()
-    except (RuntimeError, TypeError, ValueError):  # an option it does not know
-        return None
-    return dict(_OPTIONS)
+        jax.jit(lambda x: x, compiler_options=option).lower(np.float32(0.0)).compile()
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    return True

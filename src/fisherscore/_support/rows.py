@@ -20,15 +20,17 @@ def rows_mapped(function: Callable[..., Any], rows: tuple[Any, ...], batch_size:
     return jax.lax.map(lambda row: function(*row), rows, batch_size=batch_size)
 
 
-def rows_in_turn(compiled: Callable[..., Any], rows: tuple[Any, ...], batch_size: int) -> np.ndarray:
+def rows_in_turn(
+    compiled: Callable[..., Any], rows: tuple[Any, ...], batch_size: int, *, largest: int = _LARGEST_SIZE
+) -> np.ndarray:
     """Apply a compiled function of rows to parts of a few sizes only, so that any number of rows reuses its code.
 
-    A part has at most ``batch_size`` rows; the first row fills up the last.
+    A part has at most ``batch_size`` rows, of very many rows ``largest``; the first row fills up the last.
     """
     num = _num_rows(rows)
     if not num:
         return np.asarray(compiled(*rows))
-    size = min(batch_size, next((size for size, most in _SIZES.items() if num <= most), _LARGEST_SIZE))
+    size = min(batch_size, next((size for size, most in _SIZES.items() if num <= most), largest))
     parts = []
     for begin in range(0, num, size):
         part = jax.tree.map(lambda array, begin=begin: _filled(array[begin : begin + size], size), rows)

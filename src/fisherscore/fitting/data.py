@@ -1,20 +1,21 @@
 """Rows as fits see them: data drawn at parameters scaled to [−1, 1]."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
-from .._support.precision import in_single_precision
+from .._support.compiling import quickly_compiled
 from .._support.rows import rows_in_turn
 from ..potentials.base import ClosedForm, Evaluation, Frame, ScoreFunction
 from ..potentials.points import Points
 from ..potentials.stack import Stack
 
-_ROWS_AT_ONCE = 4_096
+# Rows of one compiled evaluation. An accelerator is done with few of them before the next can be sent.
+_ROWS_AT_ONCE, _ROWS_ON_ACCELERATOR = 4_096, 16_384
 # In NumPy, rows are gone through so many numbers (rows × data × parameters) at a time, and no fewer rows than these.
 _NUMBERS_AT_ONCE, _MIN_ROWS = 1e6, 64
 # From this many of them on, a compiled evaluation repays its compilation.
@@ -59,8 +60,7 @@ class Rows:
         if self.is_evaluated_in_numpy(function):
             return self.evaluate(function, Frame(np.eye(self.num_parameters))).scores
         arrays = (np.asarray(self.u, np.float32), np.asarray(self.x, np.float32))
-        scores = rows_in_turn(lambda *part: _evaluate(function, *part), arrays, _ROWS_AT_ONCE)
-        return np.asarray(scores, np.float64)
+        return np.asarray(compiled_in_turn(lambda *part: _evaluate(function, *part), arrays), np.float64)
 
     def is_evaluated_in_numpy(self, function: ScoreFunction) -> bool:
         """Say whether a function is made of closed forms alone, and the rows so few that compiling does not pay."""
@@ -85,7 +85,12 @@ class Rows:
         )
 
 
-@in_single_precision
-@eqx.filter_jit
+def compiled_in_turn(function: Callable[..., Any], rows: tuple[Any, ...]) -> np.ndarray:
+    """Apply a compiled function to rows, so many at a time as suit the device."""
+    at_once = _ROWS_AT_ONCE if jax.default_backend() == "cpu" else _ROWS_ON_ACCELERATOR
+    return rows_in_turn(function, rows, at_once, largest=at_once)
+
+
+@quickly_compiled
 def _evaluate(function: ScoreFunction, u: Any, x: Any) -> Any:
     return jax.vmap(function)(u, x)

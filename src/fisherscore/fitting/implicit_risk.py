@@ -17,21 +17,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import nnls
 
-from .._support.precision import in_single_precision
-from .._support.rows import rows_in_turn
+from .._support.compiling import quickly_compiled
 from ..potentials.base import Frame, ScoreFunction
-from .data import Rows
+from .data import Rows, compiled_in_turn
 
 # The weight rises from zero at the edge to one at this fraction of the half range inside.
 _EDGE = 0.25
-_ROWS_AT_ONCE = 4096
 # Members with less weight than this are dropped, and the others weighed again.
 _MIN_WEIGHT = 0.02
 # A uniform distribution on [−1, 1], which parameters are scaled to, has the variance 1/3.
@@ -102,7 +99,7 @@ class Terms:
             return cls(along @ np.linalg.inv(frame.directions), divergences)
         arrays = (np.asarray(rows.u, np.float32), np.asarray(rows.x, np.float32))
         matrix = np.asarray(metric, np.float32)
-        table = rows_in_turn(lambda *part: _score_and_divergence(function, matrix, *part), arrays, _ROWS_AT_ONCE)
+        table = compiled_in_turn(lambda *part: _score_and_divergence(function, matrix, *part), arrays)
         values = np.asarray(table, np.float64)
         return cls(values[:, :-1], values[:, -1])
 
@@ -241,8 +238,7 @@ def implicit_losses(network: Any, rows: tuple[Array, ...], metric: Array, scale:
     return jax.vmap(one)(*rows)
 
 
-@in_single_precision
-@eqx.filter_jit
+@quickly_compiled
 def _score_and_divergence(function: ScoreFunction, metric: Any, u: Any, x: Any) -> Array:
     return jax.vmap(lambda v, y: jnp.append(*_one_score_and_divergence(function, metric, v, y)))(u, x)
 

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._support.compiling import quickly_compiled
 from .._support.legendre import Basis
 from .._support.precision import double_precision
 from .gaussian import MeanAndCovariance
@@ -191,7 +192,7 @@ def _rounds(setting: _Setting, blocks: Blocks) -> _Rounds:
     def on_device(blocks: Blocks, steps: int | None) -> tuple[Blocks, Any, Blocks]:
         # Noise that stays as it is takes no steps, by the same compiled function.
         with double_precision():
-            return _compiled_round(placed, blocks, steps or 0)
+            return _compiled_round.compiled(placed, blocks, np.asarray(steps or 0))
 
     return on_device
 
@@ -267,6 +268,6 @@ def _with_mixing(setting: _Setting, blocks: Blocks, xp: Any) -> Blocks:
     return blocks._replace(mixing=setting.regression.moved(blocks.mixing, step, xp))
 
 
-@jax.jit
+@quickly_compiled
 def _compiled_round(setting: _Setting, blocks: Blocks, noise_steps: Any) -> tuple[Blocks, Any, Blocks]:
     return _round(setting, blocks, noise_steps, jnp)

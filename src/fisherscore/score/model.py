@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support.arguments import as_data, as_theta, is_traced
-from .._support.precision import in_single_precision
+from .._support.compiling import quickly_compiled
 from .._support.rows import rows_in_turn, rows_mapped
 from .._support.text import html_table
 from ..errors import ArgumentError, FisherScoreWarning
@@ -300,13 +300,11 @@ class ScoreModel(eqx.Module):
         return jax.device_put(np.asarray(rows, np.float32).reshape((*batch, *rows.shape[1:])))
 
 
-@in_single_precision
-@eqx.filter_jit
+@quickly_compiled
 def _scores(model: ScoreModel, theta: Any, x: Any) -> Array:
     return rows_mapped(model.score_one, (theta, x), model.rows_at_once)
 
 
-@in_single_precision
-@eqx.filter_jit
+@quickly_compiled
 def _log_likelihoods(model: ScoreModel, theta: Any, x: Any) -> Array:
     return rows_mapped(model.log_likelihood_one, (theta, x), model.rows_at_once)
