@@ -6,6 +6,7 @@ twice: the first call compiles, the second does not.
 
     python benchmarks/accelerators.py                      # on a machine with an accelerator
     python benchmarks/accelerators.py --timeout 300        # a device keeps what it was through with by then
+    python benchmarks/accelerators.py --devices cpu --calls 1    # one at a time; what is known of the other is kept
     python benchmarks/accelerators.py --devices cpu --quick
 """
 
@@ -36,8 +37,8 @@ def table(num: int, seed: int) -> tuple[Any, Any]:
     return theta, theta @ slopes + 0.3 * theta**2 @ bends + noise
 
 
-def measure(num_simulations: int, num_posteriors: int) -> None:
-    """Fit and sample twice, and print how long each took; with the score's own error, which must not differ."""
+def measure(num_simulations: int, num_posteriors: int, num_calls: int) -> None:
+    """Fit and sample so many times, and print how long each took; with the score's own error, which must not differ."""
     import fisherscore as fs
 
     proposal = fs.uniform({f"theta{k + 1}": (-1.0, 1.0) for k in range(NUM_PARAMETERS)})
@@ -49,16 +50,23 @@ def measure(num_simulations: int, num_posteriors: int) -> None:
         found["seconds"][step].append(round(time.perf_counter() - began, 2))
         print(json.dumps(found), flush=True)
 
-    for seed in range(2):
+    for seed in range(num_calls):
         began = time.perf_counter()
         model = fs.fit(fs.from_table(theta, x, proposal), seed=seed, progress=False)
         found |= {"own_error": model.estimated_error, "weights": model.weights}
         took("fit", began)
-    for seed in range(2):
+    for seed in range(num_calls):
         began = time.perf_counter()
         posteriors = fs.sample(model, observed, num_samples=500, num_warmup=500, seed=seed, progress=False)
         found["mean_sigma"] = float(sum(p.sigma.mean() for p in posteriors) / len(posteriors))
         took("posteriors", began)
+
+
+def kept(path: Path, numbers: tuple[int, int, int]) -> dict[str, Any]:
+    """Read what is known of other devices, if they were given the same: each may be measured in a run of its own."""
+    document = json.loads(path.read_text()) if path.exists() else {}
+    same = (document.get("num_simulations"), document.get("num_posteriors")) == numbers[:2]
+    return document["devices"] if same else {}
 
 
 def main() -> None:
@@ -66,6 +74,7 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", choices=list(PLATFORMS), default=["gpu", "cpu"])
     parser.add_argument("--num-simulations", type=int, default=100_000)
     parser.add_argument("--num-posteriors", type=int, default=1_000)
+    parser.add_argument("--calls", type=int, default=2, help="one is enough to compare first calls")
     parser.add_argument("--quick", action="store_true", help="5,000 simulations and 20 posteriors")
     parser.add_argument("--timeout", type=float, default=3_600.0, help="seconds after which a device is given up")
     parser.add_argument("--out", type=Path, default=HERE)
@@ -73,20 +82,21 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.num_simulations, options.num_posteriors = 5_000, 20
-    numbers = options.num_simulations, options.num_posteriors
+    numbers = options.num_simulations, options.num_posteriors, options.calls
     if options.child:
         measure(*numbers)
         return
     from fisherscore._support.versions import versions, write_json
 
     path = options.out / "accelerators.json"
-    found: dict[str, Any] = {}
-    command = [sys.executable, __file__, "--child", "--num-simulations", str(numbers[0])]
+    found = kept(path, numbers)
+    flags = zip(("--num-simulations", "--num-posteriors", "--calls"), map(str, numbers), strict=True)
+    command = [sys.executable, __file__, "--child", *(word for flag in flags for word in flag)]
     for device in options.devices:
         environment = {**os.environ, "JAX_PLATFORMS": PLATFORMS[device]}
         try:
             done = subprocess.run(  # noqa: S603
-                [*command, "--num-posteriors", str(numbers[1])],
+                command,
                 env=environment,
                 stdout=subprocess.PIPE,
                 timeout=options.timeout,

@@ -99,17 +99,21 @@ def accelerators(document: Row) -> str:
         "fit": f"fit of {document['num_simulations']:,} × 30",
         "posteriors": f"{document['num_posteriors']:,} posteriors",
     }
+    gpu, cpu = (document["devices"][device] for device in ("gpu", "cpu"))
     lines = []
     for step, name in steps.items():
         for number, call in enumerate(("first", "again")):
-            gpu, cpu = (_time_of(document["devices"][device], step, number) for device in ("gpu", "cpu"))
-            given_up = document["devices"]["cpu"].get("given_up_after")
-            if cpu is None and given_up is not None:
-                lines.append((name, call, seconds(gpu), "not reached", ""))
-            else:
-                lines.append((name, call, seconds(gpu), seconds(cpu), ratio(cpu, gpu)))
+            quick, slow = _time_of(gpu, step, number), _time_of(cpu, step, number)
+            lines.append((name, call, seconds(quick), seconds(slow) or _given_up(cpu, step, number), ratio(slow, quick)))
     head = ("step", "call", "accelerator (s)", f"{document['num_cores']} cores (s)", "times quicker")
     return table(head, lines)
+
+
+def _given_up(device: Row, step: str, number: int) -> str:
+    """Say for how long a first call had run when the device was given up; what was never begun has no entry."""
+    if number or "given_up_after" not in device or not device["seconds"]["fit"]:
+        return ""
+    return f"given up after {device['given_up_after'] - sum(device['seconds']['fit']):.0f}" if step != "fit" else ""
 
 
 def _time_of(device: Row, step: str, number: int) -> float | None:
