@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
@@ -242,3 +243,39 @@ def test_files_and_folders_that_cannot_be_written_are_named(tmp_path):
     (tmp_path / "array.npy").rename(tmp_path / "array.npz")
     with pytest.raises(fs.ArgumentError, match=r"cannot be read as \.npz"):
         fs.import_simulations(tmp_path / "array.npz")
+
+
+def _large_map(key: jax.Array, theta: jax.Array) -> jax.Array:
+    return theta[0] + jax.random.normal(key, (40, 40))
+
+
+def test_large_data_of_single_precision_are_kept_in_it(tmp_path):
+    # Half the memory and half the room on the disk, and the same numbers; small data and those of double precision
+    # stay as they were.
+    region = fs.uniform(a=(0.0, 1.0))
+    for precision, kind in (("single", np.float32), ("double", np.float64)):
+        simulator = fs.from_jax(_large_map, batch_size=4, precision=precision)
+        inside = fs.simulate(simulator, region, 20, seed=3, progress=False)
+        kept = fs.simulate(simulator, region, 20, seed=3, out=tmp_path / precision, progress=False)
+        assert inside.x.dtype == kept.x.dtype == kind
+        assert np.array_equal(inside.x, kept.x)
+        assert inside.fingerprint() == kept.fingerprint()
+        assert inside.num_bytes // kept.num_bytes == 1
+    small = fs.simulate(fs.from_jax(lambda key, theta: theta * jax.random.normal(key, (9,))), region, 5, progress=False)
+    assert small.x.dtype == np.float64
+    fs.export_simulations(inside, tmp_path / "double.npz")
+    assert fs.import_simulations(tmp_path / "double.npz").x.dtype == np.float64
+
+
+def test_large_data_of_both_precisions_in_one_campaign_lose_nothing(tmp_path):
+    def changing(theta, rng):
+        x = rng.normal(theta[0], size=1_200)
+        return x if theta[0] > 0.5 else x.astype(np.float32)
+
+    region = fs.uniform(a=(0.0, 1.0))
+    inside = fs.simulate(fs.from_python(changing), region, 30, seed=1, progress=False)
+    kept = fs.simulate(fs.from_python(changing), region, 30, seed=1, out=tmp_path / "both", progress=False)
+    assert inside.x.dtype == kept.x.dtype == np.float64
+    assert np.array_equal(inside.x, kept.x)
+    first = kept.store.read(np.flatnonzero(kept.theta[:, 0] < 0.5))  # a part alone is read in the kind of the whole
+    assert np.array_equal(first.x, first.x.astype(np.float32))

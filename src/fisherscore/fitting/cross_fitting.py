@@ -27,7 +27,7 @@ from .checkpoint import Checkpoint, State
 from .learned_subject import Subject
 from .learned_summary import LearnedSummary
 from .options import FitOptions
-from .summary_training import Guessed, Program, train_guesser
+from .summary_training import Guessed, Program, parts_on_device, train_guesser
 
 # Of the rows, this share and no more than so many are for choosing when to stop and for telling networks apart.
 _SHARE_APART, _MOST_APART = 0.1, 1_000
@@ -71,7 +71,7 @@ def fit_learned(
         _standardized(subject.network(u.shape[1], jax.random.key(int(seed))), jnp.asarray(seen[:_MOST_COMPARED]))
         for seed in rng.integers(2**31, size=wanted.num_networks)
     ]
-    rows, others = Guessed(jax.device_put(seen), jax.device_put(u)), Guessed(seen[apart], u[apart])
+    rows, others = Guessed(jax.device_put(seen), jax.device_put(u)), parts_on_device(seen[apart], u[apart])
     program = Program(Layout.of(networks[0]), wanted.training, subject.symmetries, subject.given_shape)
     vectors = []
     with progress_bar("learned summary", wanted.num_networks * wanted.num_steps, options.progress) as advance:

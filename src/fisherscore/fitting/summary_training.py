@@ -18,8 +18,8 @@ from jaxtyping import Array
 
 from .._support.layout import Layout
 from .._support.precision import in_single_precision
-from .._support.rows import rows_in_turn
 from ..errors import TrainingError
+from ..summaries.base import rows_at_once
 from ..summaries.field_shape import FieldShape
 from ..summaries.learned import negative_log_density
 from ..summaries.symmetries import Symmetries
@@ -88,13 +88,16 @@ def train_guesser(
     program: Program,
     vector: np.ndarray,
     rows: Guessed,
-    others: Guessed,
+    others: list[Guessed],
     *,
     own: np.ndarray,
     seed: int,
     advance: Callable[[int], None],
 ) -> np.ndarray:
-    """Train a network, given as a vector, on its own of the rows; keep what guesses the other rows best."""
+    """Train a network, given as a vector, on its own of the rows; keep what guesses the other rows best.
+
+    Of the others there are parts, each small enough to be looked at as one.
+    """
     training, rng = program.training, np.random.default_rng(seed)
     begin = jax.device_put(np.asarray(vector, np.float32))
     state = _State(begin, begin, training.optimizer.init(begin), jax.random.key(seed))
@@ -159,8 +162,14 @@ def _losses(layout: Layout, vector: Array, x: Array, u: Array) -> Array:
 _losses_of_part = jax.jit(_losses, static_argnames="layout")
 
 
-def _mean_loss(layout: Layout, vector: Array, rows: Guessed) -> float:
-    """Average the loss over rows, a part of them at a time."""
-    at_once = max(1, 2**21 // max(1, int(np.prod(rows.x.shape[1:]))))
-    losses = rows_in_turn(lambda x, u: _losses_of_part(layout, vector, x, u), (rows.x, rows.u), at_once)
-    return float(np.mean(losses))
+def parts_on_device(x: np.ndarray, u: np.ndarray) -> list[Guessed]:
+    """Put rows where networks are, once for all looks at them, in parts of one size or two."""
+    size = rows_at_once(x.shape[1:])
+    starts = range(0, len(x), size)
+    return [Guessed(jax.device_put(x[k : k + size]), jax.device_put(u[k : k + size])) for k in starts]
+
+
+def _mean_loss(layout: Layout, vector: Array, parts: list[Guessed]) -> float:
+    """Average the loss over rows, a part of them at a time; nothing is waited for before all are under way."""
+    losses = [_losses_of_part(layout, vector, *part) for part in parts]
+    return float(np.mean(np.concatenate([np.asarray(part) for part in losses])))

@@ -6,6 +6,7 @@ without it, from elsewhere, is read as a table, given a proposal. Nothing is eve
 """
 
 import hashlib
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from .execution.run import OK, STATUSES
 from .latent import Latent
 from .plan import stored_latent
 from .proposal import Proposal
-from .records import Records
+from .records import Records, kept_kind
 from .simulations import Origin, Simulations, from_table
 from .stores import MemoryStore
 
@@ -179,7 +180,8 @@ def _records(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Records:
     status = np.array([text.decode() for text in arrays[_STATUS].tolist()])
     if status.ndim != 1 or not set(status.tolist()) <= set(STATUSES):
         raise ValueError("a status is unknown")
-    theta, x = (np.asarray(arrays[name], np.float64) for name in ("theta", "x"))
+    theta, x = np.asarray(arrays["theta"], np.float64), np.asarray(arrays["x"])
+    x = np.asarray(x, kept_kind(x.dtype, math.prod(x.shape[1:])))
     latent = np.asarray(arrays["latent"], np.float64) if "latent" in arrays else None
     lengths = {name: array.shape[:1] for name, array in arrays.items()}
     if set(lengths.values()) != {(len(status),)}:

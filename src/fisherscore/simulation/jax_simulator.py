@@ -17,6 +17,7 @@ from ..errors import ArgumentError, FisherScoreError, FisherScoreWarning, Simula
 from .execution.run import NONFINITE, OK, Stream
 from .identity import source_digest
 from .reads import Reads, read_by_function
+from .records import kept_kind
 from .simulator import Block, Simulator, checked_function, name_of
 
 # A function in single precision needs so many of its numbers in a range, and none beyond the largest.
@@ -56,13 +57,13 @@ class JaxSimulator(Simulator):
         numbers, theta = np.asarray(indices[pad], np.uint32), self._in_its_precision(parameters[pad])
         one_point = bool((theta == theta[0]).all())
         records = self._records_at_one_point if one_point else self._records
-        batches = []
+        batches: list[np.ndarray] = []
         with double_precision() if self.double else single_precision():
             key = short_key_of(stream.seed) if stream.short_keys else key_of(stream.seed)
             for start in range(0, len(pad), size):  # in turn: only one batch is in the memory of the device at a time
                 part = slice(start, start + size)
                 batch = records(key, np.uint32(stream.purpose), numbers[part], theta[0] if one_point else theta[part])
-                batches.append(np.asarray(batch, dtype=np.float64))
+                batches.append(np.asarray(batch, dtype=kept_kind(batch.dtype, batch[0].size)))
         x = np.concatenate(batches)[:num]
         finite = np.isfinite(x).reshape(num, -1).all(axis=1)
         status = np.where(finite, OK, NONFINITE)

@@ -1,8 +1,25 @@
 """Records: simulations as they are kept, one by one as they come in and many together as arrays."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+
+# Data of more numbers than this stay in single precision where they came in it: they take half the room.
+_LARGE = 1_000
+
+
+def kept_kind(kind: Any, num_numbers: int) -> type:
+    """Choose the precision in which data of one observation are kept: single for large ones that came in it."""
+    return np.float32 if np.dtype(kind) == np.float32 and num_numbers > _LARGE else np.float64
+
+
+def stacked(rows: Sequence[np.ndarray | None], shape: tuple[int, ...]) -> np.ndarray:
+    """Put data one below the other, NaN where there are none, in single precision if all came in it."""
+    kinds = {x.dtype for x in rows if x is not None}
+    blank = np.full(shape, np.nan, np.result_type(*kinds) if kinds else np.float64)
+    return np.stack([blank if x is None else x for x in rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from .execution.run import OK
 from .failures import success_weights
 from .latent import AdditiveLatent, Latent
 from .proposal import Proposal
-from .records import Records
+from .records import Records, kept_kind
 from .stores import MemoryStore, Store
 
 
@@ -325,6 +325,7 @@ def from_table(theta: Any, x: Any, proposal: Proposal) -> Simulations:
     """
     if not isinstance(proposal, Proposal):
         raise ArgumentError(f"proposal: expected a proposal, got {proposal!r}. Make one with fisherscore.uniform.")
+    given = getattr(x, "dtype", np.float64)
     theta, x = as_finite(in_order(theta, proposal.names, "theta"), "theta"), as_finite(x, "x")
     if theta.ndim != 2 or theta.shape[1] != proposal.num_parameters or not len(theta):
         raise ArgumentError(
@@ -343,7 +344,7 @@ def from_table(theta: Any, x: Any, proposal: Proposal) -> Simulations:
         status=np.full(len(theta), OK),
         theta=theta.copy(),
         latent=None,
-        x=x.copy(),
+        x=x.astype(kept_kind(given, x[0].size)),
     )
     origin = Origin(simulator="table", seed=None, num_simulations=len(theta))
     return Simulations(store=MemoryStore(records), proposal=proposal, latent_model=None, origin=origin)

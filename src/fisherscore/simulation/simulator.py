@@ -19,6 +19,7 @@ from .command import Program, checked_words, existing_path, program_path
 from .execution.run import OK, Outcome, Purpose, PythonFunction, RunOnce, Stream, check_same_shape
 from .identity import current_identity, source_digest
 from .reads import Reads, read_by_function, read_by_program
+from .records import stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,12 +212,11 @@ class OneByOneSimulator(Simulator):
 
 def block_of(outcomes: Sequence[Outcome], indices: np.ndarray, name: str) -> Block:
     """Put outcomes of records into one block; those without data get NaN."""
-    shapes = [o.x.shape for o in outcomes if o.x is not None]
-    for shape in shapes:
-        check_same_shape(name, shapes[0], shape)
-    blank = np.full(shapes[0] if shapes else (0,), np.nan)
+    found = [o.x for o in outcomes if o.x is not None]
+    for x in found:
+        check_same_shape(name, found[0].shape, x.shape)
     return Block(
-        x=np.stack([blank if o.x is None else o.x for o in outcomes]),
+        x=stacked([o.x for o in outcomes], found[0].shape if found else (0,)),
         status=np.array([o.status for o in outcomes]),
         messages={int(i): o.message for i, o in zip(indices, outcomes, strict=True) if o.status != OK},
     )

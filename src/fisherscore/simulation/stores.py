@@ -154,8 +154,13 @@ class CampaignStore:
     @property
     def num_bytes(self) -> int:
         """Memory all rows would take."""
-        values = math.prod(self.x_shape) + self.metadata["num_parameters"] + self.metadata["num_latents"]
-        return 8 * len(self) * values
+        each = 8 * (self.metadata["num_parameters"] + self.metadata["num_latents"])
+        return len(self) * (each + math.prod(self.x_shape) * self._bytes_a_number)
+
+    @functools.cached_property
+    def _bytes_a_number(self) -> int:
+        with self._ledger() as ledger:
+            return np.dtype(ledger.kind_of_x()).itemsize
 
     @functools.cached_property
     def _successes(self) -> np.ndarray:

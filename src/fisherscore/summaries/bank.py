@@ -92,7 +92,8 @@ class FieldStatistics(Embedding):
         mask = self.mask
         if mask is None or isinstance(x, jax.core.Tracer) or np.shape(x)[-len(self.x_shape) :] != self.x_shape:
             return x
-        return np.where(mask, np.asarray(x, np.float64), 0.0)
+        given = np.asarray(x)
+        return np.where(mask, given, np.zeros((), given.dtype))
 
     def prepared(self, x: Any) -> Any:
         """Standardise every channel."""

@@ -13,11 +13,17 @@ from jaxtyping import Array, Float
 from .._support.precision import in_single_precision
 from .._support.rows import rows_in_turn
 
-# Rows are summarised side by side as long as they hold no more numbers than this.
-_NUMBERS_AT_ONCE = 2**21
+# Rows are summarised side by side as long as they hold no more numbers than this, on processors and on accelerators.
+_NUMBERS_AT_ONCE, _NUMBERS_ON_ACCELERATORS = 2**21, 2**25
 _MOST_PARTS, _LARGEST_SIZE = 8, 1_000_000
 # Networks may have so many numbers; arrays of saved ones are no larger than their file.
 _MOST_NUMBERS = 1_000_000_000
+
+
+def rows_at_once(shape: tuple[int, ...]) -> int:
+    """Say how many observations of a shape may be summarised side by side."""
+    most = _NUMBERS_AT_ONCE if jax.default_backend() == "cpu" else _NUMBERS_ON_ACCELERATORS
+    return max(1, most // math.prod(shape))
 
 
 class Block(NamedTuple):
@@ -75,7 +81,7 @@ class Embedding(eqx.Module):
     @property
     def rows_at_once(self) -> int:
         """How many observations may be summarised side by side."""
-        return max(1, _NUMBERS_AT_ONCE // math.prod(self.x_shape))
+        return rows_at_once(self.x_shape)
 
     def filled(self, x: Any) -> Any:
         """Give data in which missing pixels hold a number: what is declared missing may be NaN."""
@@ -84,15 +90,18 @@ class Embedding(eqx.Module):
     def rows(self, x: np.ndarray) -> np.ndarray:
         """Summarise observations along any leading axes, on the host: shape (..., summaries)."""
         batch = x.shape[: x.ndim - len(self.x_shape)]
-        flat = np.asarray(x, np.float64).reshape(-1, *self.x_shape)
+        flat = np.asarray(x).reshape(-1, *self.x_shape)
         if not len(flat):
             return np.zeros((*batch, self.num_summaries))
         return self.of_rows(flat).reshape(*batch, -1)
 
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         """Summarise observations (n, ...)."""
-        prepared = np.asarray(self.prepared(x), np.float32)
-        return np.asarray(rows_in_turn(lambda part: _summaries(self, part), (prepared,), self.rows_at_once), np.float64)
+
+        def of_part(part: np.ndarray) -> Any:
+            return _summaries(self, np.asarray(self.prepared(part), np.float32))
+
+        return np.asarray(rows_in_turn(of_part, (x,), self.rows_at_once), np.float64)
 
 
 @in_single_precision

@@ -116,12 +116,11 @@ class FieldInputs(eqx.Module):
 
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         """Give what the networks see of fields (n, ...), on the host in single precision."""
-        size = self.pixels.rows_at_once
-        parts = []
-        for begin in range(0, len(x), size):
-            prepared = np.asarray(self.pixels.prepared(x[begin : begin + size]), np.float32)
-            parts.append(rows_in_turn(lambda part: _images(self.pixels, part), (prepared,), size))
-        return np.concatenate(parts)
+
+        def of_part(part: np.ndarray) -> Any:
+            return _images(self.pixels, np.asarray(self.pixels.prepared(part), np.float32))
+
+        return rows_in_turn(of_part, (x,), self.pixels.rows_at_once)
 
 
 @register_embedding("field_network")

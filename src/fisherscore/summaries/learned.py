@@ -134,9 +134,11 @@ class Learned(Embedding):
 
     def each_of_rows(self, x: np.ndarray) -> np.ndarray:
         """Give the guess of each network for observations (n, ...): shape (n, networks, summaries)."""
-        prepared = np.asarray(self.prepared(x), np.float32)
-        guesses = rows_in_turn(lambda part: _guesses(self, part), (prepared,), self.rows_at_once)
-        return np.asarray(guesses, np.float64)
+
+        def of_part(part: np.ndarray) -> Any:
+            return _guesses(self, np.asarray(self.prepared(part), np.float32))
+
+        return np.asarray(rows_in_turn(of_part, (x,), self.rows_at_once), np.float64)
 
 
 @in_single_precision

@@ -7,6 +7,7 @@ all of it or nothing. SQLite's write-ahead log lets others read meanwhile.
 import contextlib
 import hashlib
 import json
+import math
 import sqlite3
 import struct
 import time
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import CampaignError
-from ..records import Record, Records
+from ..records import Record, Records, kept_kind
 from .ledger_checks import (
     bound_values,
     check_complete,
@@ -253,6 +254,16 @@ class Ledger:
             rows = self._connection.execute("SELECT started, latest, num_records FROM sittings ORDER BY id").fetchall()
         return checked_runs(rows, self.folder / FILE)
 
+    def kind_of_x(self) -> type:
+        """Say in which precision data are read: in single if all were kept in it."""
+        num_numbers = math.prod(self.metadata()["x_shape"] or (0,))
+        if kept_kind(np.float32, num_numbers) is np.float64:
+            return np.float64
+        with explained_errors(self.folder / FILE):
+            query = "SELECT max(length(x)) FROM records INDEXED BY by_status WHERE status = 0"
+            longest = self._connection.execute(query).fetchone()[0]
+        return np.float32 if longest == 4 * num_numbers else np.float64
+
     def first_message(self) -> str:
         """Return the message of the first record that failed."""
         with explained_errors(self.folder / FILE):
@@ -270,7 +281,7 @@ class Ledger:
             status=np.empty(num, f"U{max(map(len, STATUSES))}"),
             theta=np.empty((num, int(metadata["num_parameters"]))),
             latent=np.empty((num, num_latents)) if num_latents else None,
-            x=np.full((num, *(metadata["x_shape"] or (0,))), np.nan),
+            x=np.full((num, *(metadata["x_shape"] or (0,))), np.nan, self.kind_of_x()),
         )
         num_read = 0
         with explained_errors(self.folder / FILE):
@@ -307,7 +318,8 @@ class Ledger:
         if records.latent is not None:
             records.latent[row] = np.frombuffer(latent)
         if x is not None:
-            records.x[row] = np.frombuffer(x).reshape(records.x.shape[1:])
+            in_single = len(x) == 4 * math.prod(records.x.shape[1:])
+            records.x[row] = np.frombuffer(x, np.float32 if in_single else np.float64).reshape(records.x.shape[1:])
         if code:
             records.messages[int(index)] = message
 
@@ -353,13 +365,13 @@ def _packed(record: Record, key: bytes) -> tuple:
     """Turn a record into the columns of the file, the checksum last; no latent is written as no bytes."""
     code = STATUSES.index(record.status)
     latent = b"" if record.latent is None else _as_bytes(record.latent)
-    x = None if record.x is None else _as_bytes(record.x)
+    x = None if record.x is None else _as_bytes(record.x, kept_kind(record.x.dtype, record.x.size))
     content = (record.index, code, _as_bytes(record.theta), latent, x, record.message)
     return *content, _digest(content, key)
 
 
-def _as_bytes(array: np.ndarray) -> bytes:
-    return np.ascontiguousarray(array, np.float64).tobytes()
+def _as_bytes(array: np.ndarray, kind: type = np.float64) -> bytes:
+    return np.ascontiguousarray(array, kind).tobytes()
 
 
 def _digest(content: tuple, key: bytes) -> bytes:

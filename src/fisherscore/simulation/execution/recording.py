@@ -14,7 +14,7 @@ import numpy as np
 from ..._support.progress import progress_bar
 from ...errors import SimulationError
 from ..plan import Plan
-from ..records import Record, Records
+from ..records import Record, Records, stacked
 from ..simulator import OneByOneSimulator
 from .engine import Engine, Job, Result
 from .rerun import OtherDataError, Recheck, refusal, repeats
@@ -99,13 +99,12 @@ class MemoryKeeper:
         """Put the records in order, as arrays."""
         kept = sorted(self.kept, key=lambda record: record.index)
         latents = [record.latent for record in kept if record.latent is not None]
-        blank = np.full(tuple(self.x_shape or (0,)), np.nan)
         return Records(
             indices=np.array([record.index for record in kept]),
             status=np.array([record.status for record in kept]),
             theta=np.stack([record.theta for record in kept]),
             latent=np.stack(latents) if latents else None,
-            x=np.stack([blank if record.x is None else record.x for record in kept]),
+            x=stacked([record.x for record in kept], tuple(self.x_shape or (0,))),
             messages={record.index: record.message for record in kept if record.status != OK},
         )
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..._support.masks import with_nan_for_masked
 from ...errors import SimulationError
+from ..records import kept_kind
 
 # What can become of a record. All but the first and the last are failures of the simulator itself, which are kept and
 # never run again with other random numbers; a record is lost when its worker was killed from outside too often, or when
@@ -190,7 +191,7 @@ def outcome_of(value: Any, who: str) -> Outcome:
             f"{array.shape}. Return a NumPy array of floats{_INSTEAD.get(array.dtype.kind, '')}.",
         )
     with np.errstate(over="ignore"):  # longer floats may become infinite, which is found
-        x = np.atleast_1d(array.astype(np.float64))
+        x: np.ndarray = np.atleast_1d(array.astype(kept_kind(array.dtype, array.size)))
     if array.dtype.kind in "iu" and np.abs(x).max() >= _LARGEST_WHOLE:
         return failure(
             BAD_OUTPUT,
