@@ -12,7 +12,7 @@ on the other four; the regression on all, which new data see, differs from these
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -186,23 +186,54 @@ def _regressed(
 
     The ridge is the one whose guesses of rows it has not seen are the best.
     """
-    num = len(x)
-    sums, gram, products = x.sum(axis=0), x.T @ x, x.T @ targets
-    totals = targets.sum(axis=0)
+    solve = _by_rows if len(x) < x.shape[1] else _by_columns
+    ridges = solve(x, targets, [*parts, np.zeros(0, int)])
     guesses = np.zeros((len(_RIDGES), *targets.shape))
+    for part, ridge in zip(parts, ridges, strict=False):
+        for number, solution in enumerate(ridge.solutions):
+            guesses[number, part] = (x[part] - ridge.centre) @ solution + ridge.level
+    best = ((guesses - targets) ** 2).mean(axis=1).argmin(axis=0)
+    whole = ridges[-1]
+    own = np.stack([whole.solutions[b][:, t] for t, b in enumerate(best)], axis=1)
+    unseen = np.stack([guesses[b][:, t] for t, b in enumerate(best)], axis=1)
+    return own, unseen, whole.level - whole.centre @ own
+
+
+class _Ridge(NamedTuple):
+    """Means of data and targets, and the coefficients (d, t) of every ridge."""
+
+    centre: np.ndarray
+    level: np.ndarray
+    solutions: list[np.ndarray]
+
+
+def _by_columns(x: np.ndarray, targets: np.ndarray, parts: list[np.ndarray]) -> list[_Ridge]:
+    """Regress with each part left out by the covariance of columns: that of all rows is computed once."""
+    sums, gram, products = x.sum(axis=0), x.T @ x, x.T @ targets
+    totals, found = targets.sum(axis=0), []
     for part in parts:
-        own, wanted, rest = x[part], targets[part], num - len(part)
+        own, wanted, rest = x[part], targets[part], len(x) - len(part)
         centre, level = (sums - own.sum(axis=0)) / rest, (totals - wanted.sum(axis=0)) / rest
         matrix = (gram - own.T @ own) / rest - np.outer(centre, centre)
         right = (products - own.T @ wanted) / rest - np.outer(centre, level)
-        for number, solution in enumerate(_ridge(matrix, right)):
-            guesses[number, part] = (own - centre) @ solution + level
-    best = ((guesses - targets) ** 2).mean(axis=1).argmin(axis=0)
-    centre, level = sums / num, totals / num
-    solutions = _ridge(gram / num - np.outer(centre, centre), products / num - np.outer(centre, level))
-    own = np.stack([solutions[b][:, t] for t, b in enumerate(best)], axis=1)
-    unseen = np.stack([guesses[b][:, t] for t, b in enumerate(best)], axis=1)
-    return own, unseen, level - centre @ own
+        found.append(_Ridge(centre, level, _ridge(matrix, right)))
+    return found
+
+
+def _by_rows(x: np.ndarray, targets: np.ndarray, parts: list[np.ndarray]) -> list[_Ridge]:
+    """Do the same by the products of rows, which are a smaller matrix where there are fewer rows than columns."""
+    found = []
+    for part in parts:
+        own, wanted = np.delete(x, part, axis=0), np.delete(targets, part, axis=0)
+        centre, level = own.mean(axis=0), wanted.mean(axis=0)
+        own = own - centre
+        spread = np.sqrt(np.maximum((own**2).mean(axis=0), 1e-30))
+        own = own / spread
+        values, vectors = np.linalg.eigh(own @ own.T / len(own))
+        inner = vectors.T @ (wanted - level) / len(own)
+        each = [vectors @ (inner / (np.maximum(values, 0.0) + r)[:, None]) for r in _RIDGES]
+        found.append(_Ridge(centre, level, [(own.T @ one) / spread[:, None] for one in each]))
+    return found
 
 
 def _ridge(matrix: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
