@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.axes import Axes
 from ..score.constraints import (
     BADLY_LEARNED,
     LARGEST_ERROR,
@@ -19,7 +20,7 @@ from ..score.constraints import (
     written_direction,
 )
 from ..score.model import ScoreModel
-from ..simulation.regions import clumps_of
+from ..simulation.regions import Limits, clumps_of, faces_reached
 from .posterior import (
     LARGEST_DIVERGENT,
     LARGEST_OUTSIDE,
@@ -36,9 +37,6 @@ STRANGE = (
 )
 # A combination is not constrained by the data where a posterior keeps more than this part of the region's variance.
 _UNCHANGED = 0.8
-# A region with axes of its own, made around a posterior, cuts one off where so many draws lie in its outermost part: it
-# holds 3.8 σ of a normal posterior, which has one in ten thousand draws there.
-_OUTERMOST, _CUT_OFF = 0.95, 0.01
 # Parameters that make up more than this of such a combination reach to their edges because of it.
 _TAKES_PART = 0.3
 
@@ -216,21 +214,10 @@ def _faces(samples: np.ndarray, model: ScoreModel) -> list[str]:
     scales = model.own_scales()
     assert scales is not None
     assert scales.turn is not None
-    u = scales.inner(samples)
     aimed = getattr(model, "provenance", {}).get("aimed", {"low": model.low, "high": model.high})
-    found = []
-    for k in range(u.shape[1]):
-        for sign in (-1, 1):
-            if np.mean(sign * u[:, k] > _OUTERMOST) <= _CUT_OFF:
-                continue
-            along = scales.factor[:, k]
-            turn = scales.turn
-            upright = np.flatnonzero((turn[:, k] != 0) & (np.count_nonzero(turn, axis=1) == 1))
-            ends = [(i, scales.centre[i] + sign * along[i]) for i in upright]
-            width = model.high - model.low
-            meant = any(min(abs(e - aimed["low"][i]), abs(e - aimed["high"][i])) < 1e-6 * width[i] for i, e in ends)
-            if not meant:
-                found.append(written_direction(along, model.high - model.low, model.names))
+    limits = Limits(np.asarray(aimed["low"], np.float64), np.asarray(aimed["high"], np.float64))
+    faces = faces_reached(samples, Axes(scales.centre, scales.factor), limits)
+    found = [written_direction(scales.factor[:, axis], model.high - model.low, model.names) for axis, _ in faces]
     return list(dict.fromkeys(found))
 
 

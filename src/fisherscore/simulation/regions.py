@@ -3,6 +3,7 @@
 A region is a box in the axes of the draws, within upright limits. Where draws come close to a limit, that parameter
 keeps its own axis and the others are sheared along it, so that the limit is a face of the box and none of it is lost.
 Draws in several clumps get a smaller box each, in which simulations are run; the region is the box around all of them.
+Draws that pile up at a face of the region they are known in may go on beyond it, where nobody has looked.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ WIDER = 1 / 3
 # Draws are parted in two where the two boxes have less than this of the volume of the one, and enough draws each.
 _WORTH_PARTING, _MIN_DRAWS, _MOST_PARTS = 0.5, 60, 8
 _NUM_STEPS = 30
+# A region made around a posterior cuts one off where so many draws lie in its outermost part: it holds 3.8 σ of a normal
+# posterior, which has one in ten thousand draws there.
+_OUTERMOST, CUT_OFF = 0.95, 0.01
+_FARTHEST, _NUM_BINS = 0.99, 8
 # A box of which less than this lies within the limits is made upright, where all of it does.
 _MIN_WITHIN = 0.02
 _NUM_TRIED = 4_096
@@ -91,6 +96,51 @@ def region_of(draws: np.ndarray, limits: Limits, wider: float = WIDER) -> tuple[
 def clumps_of(draws: np.ndarray, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
     """Part draws (n, p) in clumps: one for each mode, and for each piece of what is curved."""
     return _parted(draws, Limits(low, high), WIDER)
+
+
+def faces_reached(draws: np.ndarray, region: Axes, limits: Limits, most: float = CUT_OFF) -> list[tuple[int, int]]:
+    """List the faces of a region, as axis and sign, at which more than this part of draws (n, p) pile up.
+
+    Faces that lie on the limits are meant: there is nothing beyond.
+    """
+    v = region.inner(draws)
+    reached = [(k, sign) for k in range(v.shape[1]) for sign in (-1, 1) if np.mean(sign * v[:, k] > _OUTERMOST) > most]
+    return [face for face in reached if not _is_on_limit(face, region, limits)]
+
+
+def _is_on_limit(face: tuple[int, int], region: Axes, limits: Limits) -> bool:
+    """Say whether a face is one of a parameter's own, and at its limit."""
+    axis, sign = face
+    for i in np.flatnonzero((region.factor[:, axis] != 0) & (np.count_nonzero(region.factor, axis=1) == 1)):
+        end, size = region.centre[i] + sign * region.factor[i, axis], abs(region.factor[i, axis])
+        if min(abs(end - limits.low[i]), abs(end - limits.high[i])) < 2e-6 * size:
+            return True
+    return False
+
+
+def reaching_beyond(draws: np.ndarray, region: Axes, faces: list[tuple[int, int]]) -> np.ndarray:
+    """Add images of draws (n, p) beyond faces of a region: how far a posterior goes on there, its other side says.
+
+    Draws that are most numerous at the face itself may be but the tail of a posterior beyond it: their image reaches at
+    least half the region farther.
+    """
+    v = region.inner(draws)
+    for axis, sign in faces:
+        own = np.clip(sign * v[:, axis], -1.0, 1.0)
+        peak, at_face = _peak(own)
+        back = np.maximum(peak - own, 0.0)
+        farther = max(1.0, 1 / max(float(np.quantile(back, _FARTHEST)), 1e-9)) if at_face else 1.0
+        image = v.copy()
+        image[:, axis] = sign * (peak + farther * back)
+        v = np.concatenate([v, image])
+    return region.outer(v)
+
+
+def _peak(values: np.ndarray) -> tuple[float, bool]:
+    """Return where values in [−1, 1] are most numerous, and whether that is at 1, which then is where."""
+    counts, ends = np.histogram(values, _NUM_BINS, (-1.0, 1.0))
+    place = int(np.argmax(counts))
+    return (1.0, True) if place == _NUM_BINS - 1 else (float(ends[place : place + 2].mean()), False)
 
 
 def _box(draws: np.ndarray, limits: Limits, wider: float) -> Axes:

@@ -82,9 +82,8 @@ class Diary:
         try:
             kept = findings[number - 1]
             draws = np.array(read.tuple_of(read.tuple_of(read.number))(kept["draws"]))
-            found = Finding(
-                draws, read.text(kept["guide"]), read.optional(read.number)(kept["error"]), kept["exact"] is True
-            )
+            error = read.optional(read.number)(kept["error"])
+            found = Finding(draws, read.text(kept["guide"]), error, kept["exact"] is True, kept.get("cut") is True)
             region = rebuild_proposal(kept["region"])
         except (KeyError, TypeError, ValueError, ArgumentError) as error:
             raise CampaignError(f"out: what round {number} in {self.folder} found is damaged ({error}).") from None
@@ -104,6 +103,7 @@ class Diary:
             "guide": found.guide,
             "error": found.error,
             "exact": found.exact,
+            "cut": found.cut,
             "region": describe_proposal(region),
         }
         self.document["findings"] = [*self.document["findings"][: number - 1], kept]

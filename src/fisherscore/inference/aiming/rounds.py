@@ -12,7 +12,7 @@ from ...fitting.recipes import AutoRecipe
 from ...potentials.closed_forms import CLOSED_FORMS
 from ...score.fitted import FittedScore
 from ...simulation.proposal import Proposal
-from ...simulation.regions import clumps_of
+from ...simulation.regions import CUT_OFF, Limits, clumps_of, faces_reached, reaching_beyond
 from ...simulation.simulations import Simulations
 from ..posterior import Posterior
 from ..posterior_checks import covariance_within_modes
@@ -21,6 +21,8 @@ from .pilot import pilot_draws
 
 # Every round is this much larger than the one before, and the first no smaller than so many, or so many a parameter.
 _GROWTH, _LEAST, _LEAST_A_PARAMETER, _MOST_ROUNDS = 1.4, 100, 20, 5
+# This part is kept for the end, to be run wider where the last posterior goes on beyond its region.
+_KEPT, _LEAST_KEPT = 0.15, 10
 # A fit with a larger error of its own does not choose a region; one of closed forms alone is tried again with networks.
 _TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
 # With a smaller error than this, the next region has settled where, for each parameter, it is not smaller than this
@@ -30,6 +32,8 @@ _GOOD, _SETTLED = 0.1, 0.75
 _EXACT, _EXACT_ALONG = 0.0025, 0.01
 # Draws are moved by no more than so many σ for the error of a fit.
 _FARTHEST = 1.0
+# A pilot's draws pile up at a face where this part of them lie in the outermost 2.5 % of the region on one side.
+_PILOT_CUT = 0.1
 _NUM_DRAWS, _NUM_CHAINS = 1_000, 4
 _NUM_TRIED = 20_000
 
@@ -38,29 +42,36 @@ _NUM_TRIED = 20_000
 class Finding:
     """What one round found: draws around which the next region is, how they came about, and the fit's own error.
 
-    And whether that is so small that another round would not change the posterior.
+    And whether that is so small that another round would not change the posterior; and whether draws pile up at a face
+    of the region, beyond which nobody has looked.
     """
 
     draws: np.ndarray
     guide: str
     error: float | None
     exact: bool = False
+    cut: bool = False
 
     @property
     def is_good(self) -> bool:
         """Whether the fit is so good that the next region will hardly differ."""
-        return self.guide == "posterior" and self.error is not None and self.error <= _GOOD
+        return not self.cut and self.guide == "posterior" and self.error is not None and self.error <= _GOOD
 
 
 def sizes_of_rounds(num: int, num_parameters: int, num_rounds: int | None) -> list[int]:
-    """Divide simulations among rounds, each larger than the one before."""
+    """Divide simulations among rounds, each larger than the one before; what is kept for the end is the last.
+
+    A number of rounds that was asked for is that of all rounds, and nothing is kept for the end.
+    """
     least = max(_LEAST, _LEAST_A_PARAMETER * num_parameters)
     most = num_rounds if num_rounds is not None else _MOST_ROUNDS
     wanted = most
     while num_rounds is None and wanted > 1 and _share(0, wanted) * num < least:
         wanted -= 1
+    kept = max(round(_KEPT * num), _LEAST_KEPT * num_parameters) if num_rounds is None and wanted > 1 else 0
     ends = np.round(num * np.cumsum([_share(k, wanted) for k in range(wanted)])).astype(int)
-    return np.diff(ends, prepend=0).tolist()
+    sizes = np.diff(ends, prepend=0).tolist()
+    return [*sizes[:-1], sizes[-1] - kept, kept] if 2 * kept <= sizes[-1] and kept else sizes
 
 
 def _share(place: int, num: int) -> float:
@@ -105,7 +116,7 @@ def _error(model: FittedScore) -> float:
     return 1.0 if model.estimated_error is None else model.estimated_error
 
 
-def find(sims: Simulations, x_obs: Any, prior: Any, seed: int) -> Finding:
+def find(sims: Simulations, x_obs: Any, prior: Any, limits: Proposal, seed: int) -> Finding:
     """Learn a score from simulations in a region, and find where its posterior is; never by a bad fit."""
     model = quick_fit(sims, seed)
     error = None if model is None else _error(model)
@@ -123,14 +134,33 @@ def find(sims: Simulations, x_obs: Any, prior: Any, seed: int) -> Finding:
                     seed=seed,
                     progress=False,
                 )
-                return Finding(_spread_by_error(posterior, model, seed), "posterior", error, is_exact(posterior, model))
+                spread = _spread_by_error(posterior, model, seed)
+                found = Finding(spread, "posterior", error, is_exact(posterior, model))
+                return beyond_faces(found, faces_of(posterior.samples, sims.proposal, limits), sims.proposal)
             except TrainingError:
                 pass
     rows = sims.x.reshape(len(sims), -1)
     drawn = pilot_draws(sims.theta, rows, np.asarray(x_obs, np.float64).ravel())
     # Simulations where they are, and where a regression puts them.
-    found = [Finding(draws, "pilot", error) for draws in drawn]
-    return min(found, key=lambda one: log_volume(next_region(one, sims.proposal)))
+    found = [
+        beyond_faces(Finding(draws, "pilot", error), faces_of(draws, sims.proposal, limits, _PILOT_CUT), sims.proposal)
+        for draws in drawn
+    ]
+    return min(found, key=lambda one: log_volume(next_region(one, limits)))
+
+
+def faces_of(draws: np.ndarray, region: Proposal, limits: Proposal, most: float = CUT_OFF) -> list[tuple[int, int]]:
+    """List the faces of a region at which draws pile up, and beyond which more could be simulated."""
+    if region.axes is None:
+        return []
+    return faces_reached(draws, region.axes, Limits(limits.low, limits.high), most)
+
+
+def beyond_faces(found: Finding, faces: list[tuple[int, int]], region: Proposal) -> Finding:
+    """Return a finding whose draws go on beyond faces of the region."""
+    if not faces or region.axes is None:
+        return found
+    return replace(found, draws=reaching_beyond(found.draws, region.axes, faces), exact=False, cut=True)
 
 
 def _spread_by_error(posterior: Posterior, model: FittedScore, seed: int) -> np.ndarray:

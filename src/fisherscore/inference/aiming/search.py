@@ -144,7 +144,7 @@ class Search:
                 f"num_simulations: of round {number} only {len(used)} simulations succeeded in the region, too few "
                 f"for {self.limits.num_parameters} parameters. Allow more simulations, or fewer rounds."
             )
-        found = find(used, self.x_obs, self.prior, self.seed_of(number))
+        found = find(used, self.x_obs, self.prior, self.limits, self.seed_of(number))
         following = next_region(found, self.limits)
         self.diary.write_finding(number, found, following)
         return found, following
