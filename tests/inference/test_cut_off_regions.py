@@ -36,7 +36,7 @@ def test_images_reach_over_what_is_beyond_a_face(centre):
 def test_faces_that_are_not_reached_or_lie_on_a_limit():
     draws = np.random.default_rng(0).normal(0.0, 0.25, (8_000, 2))
     assert faces_reached(draws, SQUARE, FAR) == []
-    seen = draws + [0.9, 0.0]
+    seen = draws + np.array([0.9, 0.0])
     assert faces_reached(seen, SQUARE, Limits(np.full(2, -9.0), np.array([1.0, 9.0]))) == []
     assert faces_reached(seen, SQUARE, Limits(np.full(2, -9.0), np.array([9.0, 1.0]))) == [(0, 1)]
 

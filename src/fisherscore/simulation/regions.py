@@ -19,8 +19,8 @@ WIDER = 1 / 3
 # Draws are parted in two where the two boxes have less than this of the volume of the one, and enough draws each.
 _WORTH_PARTING, _MIN_DRAWS, _MOST_PARTS = 0.5, 60, 8
 _NUM_STEPS = 30
-# A region made around a posterior cuts one off where so many draws lie in its outermost part: it holds 3.8 σ of a normal
-# posterior, which has one in ten thousand draws there.
+# A region made around a posterior cuts it off where so many draws lie in its outermost part: it holds 3.8 σ of a
+# normal posterior, which has one in ten thousand draws there.
 _OUTERMOST, CUT_OFF = 0.95, 0.01
 _FARTHEST, _NUM_BINS = 0.99, 8
 # A box of which less than this lies within the limits is made upright, where all of it does.
