@@ -142,11 +142,11 @@ def find(sims: Simulations, x_obs: Any, prior: Any, limits: Proposal, seed: int)
     rows = sims.x.reshape(len(sims), -1)
     drawn = pilot_draws(sims.theta, rows, np.asarray(x_obs, np.float64).ravel())
     # Simulations where they are, and where a regression puts them.
-    found = [
+    choices = [
         beyond_faces(Finding(draws, "pilot", error), faces_of(draws, sims.proposal, limits, _PILOT_CUT), sims.proposal)
         for draws in drawn
     ]
-    return min(found, key=lambda one: log_volume(next_region(one, limits)))
+    return min(choices, key=lambda one: log_volume(next_region(one, limits)))
 
 
 def faces_of(draws: np.ndarray, region: Proposal, limits: Proposal, most: float = CUT_OFF) -> list[tuple[int, int]]:
