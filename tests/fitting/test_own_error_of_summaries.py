@@ -62,3 +62,19 @@ def test_the_own_error_of_statistics_of_few_maps_is_met(problem):
         own.append(model.estimated_error)
         exact.append(fs.accuracy.score_error(model, problem, num_pairs=1_000).mean)
     assert 0.5 < np.mean(own) / np.mean(exact) < 2.0
+
+
+def test_the_own_error_is_of_the_score_of_the_summaries_and_says_so():
+    # Of forty numbers the features keep ten, and with them a quarter of the information.
+    sims, test, kept = table(2_000, 4_005), table(2_000, 4_015), 10
+    lossy = fs.fit(sims, features=lambda x: x[:kept], recipe=RECIPE)
+    of_kept = 0.5 * (np.sum(test.x[:, :kept] ** 2, axis=1, keepdims=True) * np.exp(-test.theta) - kept)
+    scores = np.asarray(lossy.score(test.theta, test.x))
+    error_of_kept = np.mean((scores - of_kept) ** 2) / np.mean(of_kept**2)
+    assert 0.4 < lossy.estimated_error / error_of_kept < 2.5
+    assert error(lossy, test) == pytest.approx(1 - kept / SIZE, abs=0.1) and error(lossy, test) > 5 * error_of_kept
+    assert "what the summaries lose" in str(lossy)
+    # The control: where nothing is summarised nothing is lost, and nothing is said of it.
+    whole = fs.fit(sims, recipe=RECIPE)
+    assert 0.4 < whole.estimated_error / error(whole, test) < 2.5
+    assert "summaries" not in str(whole)

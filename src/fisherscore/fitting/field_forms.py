@@ -56,10 +56,11 @@ def _groups(blocks: Sequence[Block]) -> dict[str, list[Block]]:
         "mapped pixels": [b for b in blocks if b.name.endswith("of mapped")],
         "scales": [b for b in blocks if b.name in ("cascade of pixels", "power of pixels", "moments of pixels")],
         "places": [b for b in blocks if b.name == "means of blocks"],
-        "features": [b for b in blocks if b.name == "features"],
+        # Not called like the features as they are, of which there are closed forms by themselves.
+        "condensed features": [b for b in blocks if b.name == "features"],
     }
-    if groups["features"] and groups["pixels"]:
-        groups["features and pixels"] = groups["features"] + groups["pixels"]
+    if groups["condensed features"] and groups["pixels"]:
+        groups["features and pixels"] = groups["condensed features"] + groups["pixels"]
     learned = [b for b in blocks if b.name == LEARNED]
     if learned and any(groups.values()):
         groups[f"{LEARNED} and others"] = [
@@ -67,6 +68,6 @@ def _groups(blocks: Sequence[Block]) -> dict[str, list[Block]]:
             *groups["pixels"],
             *groups["mapped pixels"],
             *groups["places"],
-            *groups["features"],
+            *groups["condensed features"],
         ]
     return {label: group for label, group in groups.items() if group}

@@ -90,6 +90,8 @@ class FittedScore(ScoreModel):
         """Write down what the fit says of itself: its own error, and what it is made of."""
         error, weights = self.estimated_error, self.weights
         rows = [] if error is None else [("estimated error", f"{error:.2g} (0 is perfect, 1 is predicting zero)")]
+        if rows and self.embedding is not None:
+            rows.append(("not in that error", "what the summaries lose of the data: it is of the score of the summaries"))
         known = self.constraints
         if known is not None:
             rows.append(("under the training range", f"{known.outcome}; posteriors off by {known.error**0.5:.1g} σ"))
@@ -101,7 +103,11 @@ class FittedScore(ScoreModel):
 
     @property
     def estimated_error(self) -> float | None:
-        """The fit's own estimate of its score error: 0 is perfect, 1 is predicting zero; None where it has none."""
+        """The fit's own estimate of its score error: 0 is perfect, 1 is predicting zero; None where it has none.
+
+        Where data are summarised, as maps are, it is that of the score of the summaries: no comparison of fits to
+        them tells what they lose of the data.
+        """
         return self.provenance.get("estimated_error")
 
     @property
