@@ -91,7 +91,7 @@ class FittedScore(ScoreModel):
         error, weights = self.estimated_error, self.weights
         rows = [] if error is None else [("estimated error", f"{error:.2g} (0 is perfect, 1 is predicting zero)")]
         if rows and self.embedding is not None:
-            rows.append(("not in that error", "what the summaries lose of the data: it is of the score of the summaries"))
+            rows.append(("not in that error", "what the summaries lose of the data; it is of their score"))
         known = self.constraints
         if known is not None:
             rows.append(("under the training range", f"{known.outcome}; posteriors off by {known.error**0.5:.1g} σ"))
