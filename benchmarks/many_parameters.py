@@ -4,9 +4,10 @@ The default fit learns the score of ``fs.problems.three_by_two`` from a few thou
 region. Its forecast at the fiducial parameters is compared with the exact Fisher matrix there: σ of every parameter
 over the exact one, with all others free, by plug-in, slope and bound, and the standard error of each ratio. Parameters
 of interest are those of cosmology. Reported besides: the fit's own estimate of its error and the exact score error, and
-the seconds of the simulations, the fit and the forecast. The control forecasts with the exact score.
+the seconds of the simulations, the fit and the forecast. The control forecasts with the exact score. What the default
+does was chosen on the seeds 0 and 1; reported are others.
 
-    python benchmarks/many_parameters.py             21 and 40 parameters, three seeds each
+    python benchmarks/many_parameters.py             21 and 40 parameters, the seeds 2, 3 and 4
     python benchmarks/many_parameters.py --quick     a small case, one seed; nothing is written
 """
 
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import fisherscore as fs
@@ -49,6 +52,15 @@ def ratios(estimate: fs.FisherMatrix, sigma: np.ndarray) -> dict[str, Any] | Non
     return {what: dict(zip(estimate.names, part.tolist(), strict=True)) for what, part in parts.items()}
 
 
+def exact_at(problem: Problem, theta: np.ndarray) -> fs.FunctionScore:
+    """Return the exact score at one θ: in Gaussian noise it is linear in x, so that spectra are computed only once."""
+    assert problem.score_one is not None
+    x = jnp.asarray(problem.simulator.draw(theta, seed=0), jnp.float32)
+    at = jnp.asarray(theta, jnp.float32)
+    score, slope = problem.score_one(at, x), jax.jacfwd(problem.score_one, argnums=1)(at, x)
+    return fs.FunctionScore(problem.proposal, problem.x_shape, score=lambda _, other: score + slope @ (other - x))
+
+
 def measure(problem: Problem, num_simulations: int, num_forecast: int, seed: int) -> dict[str, Any]:
     """Fit once, and forecast with the fit and with the exact score."""
     theta = 0.5 * (problem.proposal.low + problem.proposal.high)
@@ -59,7 +71,7 @@ def measure(problem: Problem, num_simulations: int, num_forecast: int, seed: int
         model, fitted = timed(fs.fit, sims, seed=seed)
         options = {"num_simulations": num_forecast, "seed": 1000 + seed}
         learned, forecasted = timed(fs.forecast, model, theta, problem.simulator, **options)
-        exact = fs.forecast(problem.exact_model(), theta, problem.simulator, **options)
+        exact = fs.forecast(exact_at(problem, theta), theta, problem.simulator, **options)
     error = fs.accuracy.score_error(model, problem)
     return {
         "seed": seed,
@@ -100,17 +112,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--num-simulations", type=int, default=5000, help="training simulations")
     parser.add_argument("--num-forecast", type=int, default=40_000, help="simulations of each forecast")
-    parser.add_argument("--num-seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 4])
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--quick", action="store_true", help="a small case, one seed; nothing is written")
     parser.add_argument("--out", type=Path, default=HERE)
     options = parser.parse_args()
     if options.quick:
-        options.num_simulations, options.num_forecast, options.num_seeds = 200, 1240, 1
+        options.num_simulations, options.num_forecast, options.seeds = 200, 1240, [2]
     results = {}
-    for name, bins in (QUICK if options.quick else CASES).items():
+    for name, bins in (QUICK if options.quick else {case: CASES[case] for case in options.cases}).items():
         problem = fs.problems.three_by_two(**bins)
         rows = []
-        for seed in range(1, options.num_seeds + 1):
+        for seed in options.seeds:
             rows.append(measure(problem, options.num_simulations, options.num_forecast, seed))
             told(name, problem, rows[-1])
         results[name] = {

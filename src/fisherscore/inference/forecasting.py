@@ -6,7 +6,9 @@
 
 D comes from simulations at θ ± δ with the same random numbers, ŝ always being evaluated at θ. Steps are taken along the
 principal axes of E[ŝ ŝᵀ] beside the precision of the training range, each as long as the error along it: parameters
-that the data know in combination only would be moved too little one by one. The gap between plug-in and bound is the
+that the data know in combination only would be moved too little one by one. Every pair has random numbers of its own,
+and Cov(ŝ) is the mean over all points as far as it does not bend over a step, so that with many parameters it is not
+left to the few simulations at θ. The gap between plug-in and bound is the
 forecast's own systematic error (compare Coulton & Wandelt, arXiv 2305.08994).
 """
 
@@ -28,13 +30,13 @@ from ..simulation.simulator import Simulator
 from .fisher_matrix import FisherMatrix
 from .forecast_notes import forecast_notes
 from .forecast_result import Forecast
+from .score_moments import Moments, three_estimates
 
 # Half-width of the finite difference in units of the σ along it: large enough for simulators that do not vary
 # smoothly with θ at fixed random numbers, small enough for a bias of a few parts in a thousand.
 _STEP = 0.4
 # What that step leaves of relative error in D: all there is for simulators so smooth that paired noise cancels.
 _STEP_ERROR = 2e-3
-_NUM_BOOTSTRAP = 200
 # Dropping more failed runs than this would bias the forecast.
 _MAX_FAILURES = 0.01
 
@@ -158,40 +160,42 @@ class _Point:
         """Make the three estimates and their bootstrap replicates from ``num_simulations`` fresh simulations."""
         p = len(self.theta)
         num = as_count(num_simulations, "num_simulations", minimum=20 * (2 * p + 1)) // (2 * p + 1)
-        centre = self.scores(self.theta, num, advance)
-        steps = _steps(self.model, self.theta, centre[np.isfinite(centre).all(axis=1)])
-        ends = np.stack([[self.scores(self.theta + sign * step, num, advance) for sign in (-1, 1)] for step in steps.T])
-        # of axis, end, simulation, component
-        good = np.isfinite(centre).all(axis=1) & np.isfinite(ends).all(axis=(0, 1, 3))
-        centre, ends, num = centre[good], ends[:, :, good], int(good.sum())
-        # From differences along the axes to those along the parameters.
-        slopes = np.einsum("ak,anj->knj", np.linalg.inv(steps), (ends[:, 1] - ends[:, 0]) / 2)
-        # Replicates are made of simulations drawn again with replacement; those that share noise stay together.
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(1,)))
-        replicates = [
-            _three_estimates(centre[rows], slopes[:, rows] * (1 + _STEP_ERROR * rng.normal()))
-            for rows in rng.integers(num, size=(_NUM_BOOTSTRAP, num))
+        centre = self.scores(0, [self.theta], num, advance)
+        steps = _steps(self.model, self.theta, centre[0])
+        ends = [
+            self.scores(1 + axis, [self.theta - step, self.theta + step], num, advance)
+            for axis, step in enumerate(steps.T)
         ]
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(1,)))
+        at_centre, at_ends = Moments.of(centre, rng), [Moments.of(each, rng) for each in ends]
+        step_error = _STEP_ERROR * rng.normal(size=len(at_centre.means))
+        step_error[0] = 0.0
         plug_in, slope, bound = (
-            FisherMatrix(self.model.names, value, np.stack([r[i] for r in replicates]))
-            for i, value in enumerate(_three_estimates(centre, slopes))
+            FisherMatrix(self.model.names, values[0], values[1:])
+            for values in three_estimates(at_centre, at_ends, steps, step_error)
         )
-        result = Forecast(self.theta, plug_in, slope, _less_noise(bound), num_simulations=num * (2 * p + 1))
+        spent = sum(scores.shape[0] * scores.shape[1] for scores in (centre, *ends))
+        result = Forecast(self.theta, plug_in, slope, _less_noise(bound), num_simulations=spent)
         result = replace(result, notes=forecast_notes(result, self.model))
         for note in result.notes:
             warnings.warn(note, FisherScoreWarning, stacklevel=3)
         return result
 
-    def scores(self, theta: np.ndarray, num: int, advance: Advance) -> np.ndarray:
-        """Simulate at ``theta`` with the random numbers of this point; return scores at the point, NaN for failures."""
-        rows = np.tile(theta, (num, 1))
-        block = draw_block(self.simulator, rows, Stream(self.seed, Purpose.FORECAST), self.engine, advance)
-        good = block.status == OK
-        if np.mean(~good) > _MAX_FAILURES:
-            block.refuse_failures(self.simulator.name, rows)
-        scores = np.full((num, len(theta)), np.nan)
-        scores[good] = self.model.score(self.theta, block.x[good])
-        return scores
+    def scores(self, group: int, thetas: list[np.ndarray], num: int, advance: Advance) -> np.ndarray:
+        """Simulate at points with the same random numbers, those of a group; return scores at θ (points, ..., p).
+
+        What failed at one of the points is left out at all of them.
+        """
+        scores = np.full((len(thetas), num, len(self.theta)), np.nan)
+        stream = Stream(self.seed, Purpose.FORECAST)
+        for each, theta in zip(scores, thetas, strict=True):
+            rows = np.tile(theta, (num, 1))
+            block = draw_block(self.simulator, rows, stream, self.engine, advance, first=group * num)
+            good = block.status == OK
+            if np.mean(~good) > _MAX_FAILURES:
+                block.refuse_failures(self.simulator.name, rows)
+            each[good] = self.model.score(self.theta, block.x[good])
+        return scores[:, np.isfinite(scores).all(axis=(0, 2))]
 
 
 def _steps(model: ScoreModel, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -217,16 +221,6 @@ def _steps(model: ScoreModel, theta: np.ndarray, scores: np.ndarray) -> np.ndarr
         axes[np.ix_(loose, loose)] = unit[loose, None] * vectors * (_STEP / np.sqrt(values))
     with np.errstate(divide="ignore"):
         return axes * np.minimum(1.0, (room[:, None] / np.abs(axes)).min(axis=0))
-
-
-def _three_estimates(centre: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute plug-in, slope and bound from scores at θ (simulation, j) and their differences (k, simulation, j)."""
-    num, p = centre.shape
-    plug_in = centre.T @ centre / num
-    derivative = slopes.mean(axis=1).T  # D[j, k] = ∂E[ŝ_j] / ∂θ_k
-    covariance = np.cov(centre, rowvar=False).reshape(p, p)
-    bound = derivative.T @ np.linalg.pinv(covariance, hermitian=True) @ derivative
-    return plug_in, (derivative + derivative.T) / 2, (bound + bound.T) / 2
 
 
 def _less_noise(bound: FisherMatrix) -> FisherMatrix:

@@ -31,9 +31,14 @@ def draw_block(
     stream: Stream,
     engine: Engine,
     advance: Callable[[int], object] = lambda num: None,
+    *,
+    first: int = 0,
 ) -> Block:
-    """Run the simulator once per row on an engine, failures included; ``advance`` hears how many are done."""
-    indices = np.arange(len(rows))
+    """Run the simulator once per row on an engine, failures included; ``advance`` hears how many are done.
+
+    The first row is record number ``first`` of the stream.
+    """
+    indices = np.arange(first, first + len(rows))
     outcomes: dict[int, Outcome] = {}
     for results in engine.run(Job(simulator, indices, rows, stream)):
         outcomes |= dict(results)
