@@ -97,7 +97,8 @@ def test_a_covariance_that_bends_over_a_step_is_taken_at_the_point_itself():
         return Moments.of(scores, rng)
 
     def together(beside, num, seed):
-        centre, *ends = (moments([c] * n, num, 100 * seed + k) for k, (c, n) in enumerate([(1.0, 1)] + 9 * [(beside, 2)]))
+        centre = moments([1.0], num, 100 * seed)
+        ends = [moments([beside, beside], num, 100 * seed + k) for k in range(1, 10)]
         return centre.covariance[0, 0, 0], pooled(centre, ends)[0, 0, 0], np.mean([e.covariance[0] for e in ends])
 
     at_point, found, plain = together(1.5, 100_000, 0)
