@@ -9,9 +9,9 @@ from scipy.stats import skew
 import fisherscore as fs
 from fisherscore.problems.background import Cosmology
 from fisherscore.problems.lensing_fields import LogNormalMaps, Survey, _lines
-from fisherscore.problems.lensing_maps import _SURVEY, TRUTH, _read, averaged, shifts_of
+from fisherscore.problems.lensing_maps import _SURVEY, TRUTH, _read, _statistics, averaged, shifts_of
 from fisherscore.problems.lensing_spectra import _jax_cosmo, limber_spectra
-from fisherscore.problems.lensing_statistics import NUM_SPECTRA, LensingStatistics
+from fisherscore.problems.lensing_statistics import NUM_SPECTRA, _directions
 from fisherscore.problems.tomography import RedshiftBins
 
 THETAS = (TRUTH, (0.35, 0.045, 0.7, 0.6, 1.05, -1.5), (0.2, 0.055, 0.95, 0.75, 0.9, -0.5))
@@ -180,7 +180,7 @@ def test_averaged_maps_are_means_of_blocks(problem):
 
 @pytest.mark.slow
 def test_third_moments_are_those_of_log_normal_maps_and_not_of_gaussian_ones(problem, maps):
-    statistics, num = LensingStatistics(maps, Cosmology(*np.float32(TRUTH))), 24
+    statistics, num = _statistics(), 24
 
     def found(factor):
         """Draw maps with shifts larger by a factor, and give the third moments of each bin in units of their errors."""
@@ -192,7 +192,7 @@ def test_third_moments_are_those_of_log_normal_maps_and_not_of_gaussian_ones(pro
                 jnp.moveaxis(maps.draw(key, cosmology, factor * shifts_of(cosmology, _read("shifts.npy"))), -1, 0)
             )
             filtered = jnp.einsum("xyij,jxy->ixy", statistics.wiener, modes)
-            moments = statistics.third_moments(modes)[:20].reshape(4, 5).sum(axis=0)
+            moments = statistics.third_moments(modes).reshape(4, 5).sum(axis=0)
             return moments, jnp.var(jnp.fft.irfft2(filtered), axis=(1, 2))
 
         moments, variances = map(np.asarray, zip(*map(one, jax.random.split(jax.random.key(1), num)), strict=True))
@@ -204,18 +204,47 @@ def test_third_moments_are_those_of_log_normal_maps_and_not_of_gaussian_ones(pro
     assert (np.abs(found(1e3)[0]) < 4.0).all()
 
 
+def test_directions_of_spectra_are_those_in_which_they_differ_and_span_them():
+    # Spectra of three bins that move along two known directions and by a little of a third.
+    rng, num = np.random.default_rng(2), 12
+    parts = [rng.normal(size=(num, 3, 3)) for _ in range(3)]
+    parts = [part + part.transpose(0, 2, 1) for part in parts]
+    values, vectors = np.linalg.eigh(parts[0])
+    typical = (vectors * np.exp(0.3 * values)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    root = np.linalg.inv(np.linalg.cholesky(typical))
+    sizes = rng.normal(size=(40, 3)) * np.array([0.1, 0.05, 1e-6])
+    symmetric = np.linalg.inv(root) @ np.stack([0.1 * part for part in parts]) @ np.linalg.inv(root).transpose(0, 2, 1)
+    found = _directions(typical, typical + np.einsum("mi,ikab->mkab", sizes, symmetric))
+    # In units of the typical power from both sides: inverse typical, direction, inverse typical.
+    inverse = np.linalg.inv(typical)
+    expected = (inverse @ symmetric @ inverse).reshape(3, -1)
+    inside = [np.linalg.lstsq(found[:2].reshape(2, -1).T, one, rcond=None) for one in expected]
+    left = [np.sqrt(rest[0] / (one @ one)) for (_, rest, *_), one in zip(inside, expected, strict=True)]
+    assert max(left[:2]) < 0.1 < left[2]
+    assert np.einsum("kab,kba->", found[0], typical) > 0
+
+
 @pytest.mark.slow
 def test_statistics_are_those_of_the_map_and_spectra_come_first(problem):
     condensed = fs.problems.lensing_maps(statistics=True)
-    assert condensed.x_shape == (100,) and condensed.observed.x.shape == (100,)
+    assert condensed.x_shape == (28,) and condensed.observed.x.shape == (28,)
     x, found = problem.simulator.draw(TRUTH, seed=1), condensed.simulator.draw(TRUTH, seed=1)
-    wave = np.hypot(np.fft.fftfreq(256, 1 / 256)[:, None], np.fft.fftfreq(256, 1 / 256))
-    modes = np.fft.fft2(x, axes=(0, 1))[(wave >= 4.5) & (wave < 15.0)]
-    power = (np.abs(modes) ** 2).mean(axis=0)
-    np.testing.assert_allclose(found[1:20:4], np.log(power), rtol=1e-4)
-    shared = (modes[:, 0] * modes[:, 4].conj()).real.mean()
-    np.testing.assert_allclose(np.tanh(found[20 + 4 * 3 + 1]), shared / np.sqrt(power[0] * power[4]), rtol=1e-3)
-    assert NUM_SPECTRA == 5 * 4 + 10 * 4 < 100
+    modes = np.fft.fft2(x.astype(float), axes=(0, 1))[:, :129]
+    weights = _statistics().directions.astype(float)
+    pairs = np.stack([(modes[..., i] * modes[..., j].conj()).real for i, j in zip(*np.triu_indices(5), strict=True)])
+    powers = np.einsum("kpxy,pxy->k", weights, pairs)
+    np.testing.assert_allclose(found[0], np.log(powers[0]), rtol=1e-5)
+    np.testing.assert_allclose(found[1:NUM_SPECTRA], powers[1:] / powers[0], rtol=1e-3, atol=1e-3)
+    # More power is more, and a fifth more of sigma8 shows; the control, other noise, does not.
+    several = {
+        s8: condensed.simulator.draw(np.tile((*TRUTH[:2], s8, *TRUTH[3:]), (8, 1)), seed=3) for s8 in (0.75, 0.9)
+    }
+    low, high = several[0.75], several[0.9]
+    away = (high.mean(axis=0) - low.mean(axis=0)) / np.sqrt((high.var(axis=0) + low.var(axis=0)) / 8)
+    assert away[0] > 10.0
+    again = condensed.simulator.draw(np.tile((*TRUTH[:2], 0.75, *TRUTH[3:]), (8, 1)), seed=4)
+    apart = (again.mean(axis=0) - low.mean(axis=0)) / np.sqrt((again.var(axis=0) + low.var(axis=0)) / 8)
+    assert np.abs(apart[0]) < 4.5
 
 
 @pytest.mark.slow

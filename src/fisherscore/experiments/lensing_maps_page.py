@@ -88,11 +88,11 @@ def draw_summaries(results: Results, path: Path) -> None:
     place, farthest = np.arange(len(deviation)), max(4.5, 1.1 * float(np.abs(deviation).max()))
     ax.axhspan(-2, 2, color="0.93")
     ax.axhspan(-1, 1, color="0.86")
-    kinds = ((0, 20, "powers", _HMC), (20, NUM_SPECTRA, "coherences", _SPECTRA))
-    for start, stop, label, colour in (*kinds, (NUM_SPECTRA, len(place), "third moments", _LEARNED)):
+    kinds = ((0, NUM_SPECTRA, "spectra", _SPECTRA), (NUM_SPECTRA, len(place), "third moments", _LEARNED))
+    for start, stop, label, colour in kinds:
         ax.plot(place[start:stop], deviation[start:stop], "o", ms=3.5, color=colour, label=label)
     ax.set(xlabel="statistic", ylabel="observed − mean, in σ", ylim=(-farthest, farthest))
-    ax.legend(ncols=3, frameon=False, loc="upper right", fontsize=9)
+    ax.legend(ncols=2, frameon=False, loc="upper right", fontsize=9)
     save_figure(ax, path)
     plt.close(figure)
 
@@ -140,7 +140,7 @@ def write_page(out: Path, summary: dict[str, Any], results: Results) -> None:
     _parameters(page, results)
     page.section("Maps", "Ten degrees a side, five bins of redshift, with the noise of ten years of LSST.")
     page.figure(out / "maps.png", f"Averages over {_BLOCK} × {_BLOCK} pixels. Pixels of the data are noisier.")
-    page.section("Statistics", "What the score is learned from: the whole map condensed into a hundred numbers.")
+    page.section("Statistics", "What the score is learned from: the whole map condensed into few numbers.")
     page.figure(
         out / "summaries.png",
         "The observed statistics, less their mean over maps simulated at the mean of the posterior, in units of their "

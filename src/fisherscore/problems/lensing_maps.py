@@ -25,6 +25,8 @@ from .lensing_statistics import LensingStatistics
 from .problem import Observed, Problem
 from .tomography import RedshiftBins
 
+# Directions in which spectra differ are found from those of so many cosmologies drawn from the prior.
+_NUM_COSMOLOGIES = 100
 TRUTH = (0.2664, 0.0492, 0.831, 0.6727, 0.9645, -1.0)
 _NUM_PIXELS = 256
 _SURVEY = Survey(
@@ -43,8 +45,8 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS, statistics: bool = False) -> 
     Args:
         num_pixels: Pixels a side of the data: 256, or a divisor of it for maps averaged over blocks of pixels, which
             are quicker to analyse and hold less.
-        statistics: Whether the data are 100 statistics of the whole map instead: logarithms of the power of each bin
-            and coherences of all pairs of bins in four rings, then third moments of filtered maps.
+        statistics: Whether the data are 28 statistics of the whole map instead: its power along eight directions in
+            which spectra of the prior differ, then third moments of filtered maps of each bin in four bands.
 
     Returns:
         The problem, with parameters omega_c, omega_b, sigma8, h, n_s and w0. The draws of ``problem.observed`` are of
@@ -82,12 +84,15 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS, statistics: bool = False) -> 
 @in_single_precision
 def _statistics() -> LensingStatistics:
     """Prepare the statistics, with filters for the mean of the prior, which is where the observed map was drawn."""
+    laws = Proposal.of(_prior())
+    others = np.asarray(laws.sample(_NUM_COSMOLOGIES, seed=0), np.float32)
     with jax.ensure_compile_time_eval():  # it may be asked for while something else is traced
-        return LensingStatistics(LogNormalMaps(_SURVEY), Cosmology(*np.asarray(TRUTH, np.float32)))
+        typical, *cosmologies = (Cosmology(*theta) for theta in [np.asarray(TRUTH, np.float32), *others])
+        return LensingStatistics(LogNormalMaps(_SURVEY), typical, cosmologies)
 
 
 def condensed(x: Any) -> Any:
-    """Compute the hundred statistics of one whole map (256, 256, 5)."""
+    """Compute the statistics of one whole map (256, 256, 5)."""
     return _statistics().of(jnp.asarray(x))
 
 

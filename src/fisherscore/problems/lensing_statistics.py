@@ -1,15 +1,20 @@
-"""Statistics of noisy log-normal lensing maps: spectra, and the third moments that tell the shift.
+"""Statistics of noisy log-normal lensing maps: what spectra can tell, and the third moments that tell the shift.
 
-With C the power of the maps at some cosmology, N that of the noise, and x̂ the modes of all bins, let
+With C the power of the maps at some cosmology, N that of the noise, and x̂ the modes of all bins, what x says of spectra
+near C is in products x̂† M x̂, one for each way in which spectra can move: M = (C + N)^-½ D (C + N)^-½ with D a principal
+direction of log[(C + N)^-½ (C' + N) (C + N)^-½] over other cosmologies C' (optimal quadratic estimators, Tegmark 1997).
+Along all but the first eight, spectra of the prior move by less than half of their noise. Let further
 
     u = (C + N)⁻¹ x    and    s = C u,
 
 which is the Wiener filter. To first order in 1/λ, κ_i = κ_i^G + (κ_i^G)² / 2λ_i with κ^G Gaussian, so the means over
 pixels of u_i s_i² are the best estimators of 1/λ_i where that is small (Komatsu, Spergel and Wandelt 2005 find the same
-of primordial maps). They are taken in bands of the wave number of u, and for all pairs of bins.
+of primordial maps). They are taken in bands of the wave number of u. Few sharp statistics are worth more than many: what
+is learned of each costs simulations.
 """
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,24 +24,31 @@ import numpy as np
 from .background import Cosmology
 from .lensing_fields import LogNormalMaps
 
-# Edges of rings for spectra, and of bands for third moments, in periods a side.
-_RINGS = (1.0, 4.5, 15.0, 50.0, 115.0)
+# Edges of bands for third moments, in periods a side.
 _BANDS = (1.0, 4.0, 12.0, 40.0, 1e9)
-# Of the statistics of five bins, the first so many are spectra.
-NUM_SPECTRA = 60
+# The first so many statistics are of spectra.
+NUM_SPECTRA = 8
+# Logarithms of eigenvalues are of no smaller ones.
+_LEAST = 1e-3
 
 
 class LensingStatistics:
     """Statistics of the maps of a survey, filtered for one cosmology; none of their pixels may be averaged."""
 
-    def __init__(self, maps: LogNormalMaps, cosmology: Cosmology):
+    def __init__(self, maps: LogNormalMaps, cosmology: Cosmology, others: Sequence[Cosmology]):
         self.num_pixels = n = maps.survey.num_pixels
-        power = np.asarray(jax.jit(maps.power)(cosmology), np.float64) * (n / np.deg2rad(maps.survey.degrees)) ** 2
+        compiled, units = jax.jit(maps.power), (n / np.deg2rad(maps.survey.degrees)) ** 2
         num = maps.survey.sources.num_bins
-        signal = np.zeros((n, n // 2 + 1, num, num))
-        pairs = np.moveaxis(power[:, maps.fold], 0, -1)
-        signal[..., maps.first, maps.second] = signal[..., maps.second, maps.first] = pairs
-        noise = maps.survey.noise**2 * np.eye(num)
+
+        def power(one: Cosmology) -> np.ndarray:
+            """Give the power at every mode of the quarter of the plane as matrices (n/2 + 1, n/2 + 1, bins, bins)."""
+            pairs = np.moveaxis(np.asarray(compiled(one), np.float64), 0, -1) * units
+            matrices = np.zeros((*pairs.shape[:2], num, num))
+            matrices[..., maps.first, maps.second] = matrices[..., maps.second, maps.first] = pairs
+            return matrices
+
+        quarter = power(cosmology)
+        signal, noise = quarter[maps.fold], maps.survey.noise**2 * np.eye(num)
         inverse = np.linalg.inv(signal + noise)
         inverse[0, 0] = 0.0
         wiener = signal @ inverse
@@ -47,27 +59,25 @@ class LensingStatistics:
         of_inverse, of_wiener = (np.sqrt(np.diagonal(v))[:, None] for v in variances)
         self.inverse = np.asarray(inverse / of_inverse, np.float32)
         self.wiener = np.asarray(wiener / of_wiener, np.float32)
-        self.rings = np.asarray(_means(wave, counts, _RINGS), np.float32)
         self.bands = [(wave >= low) & (wave < high) for low, high in itertools.pairwise(_BANDS)]
-        self.first, self.second = np.triu_indices(num, 1)
+        self.first, self.second = maps.first, maps.second
+        # Directions are found along one axis of the plane, for whole numbers of periods.
+        along = [quarter[0, 1:] + noise, *(power(one)[0, 1:] + noise for one in others)]
+        directions = _directions(along[0], np.stack(along[1:]))
+        self.directions = np.asarray(_at_modes(directions, wave, counts / n**2, (maps.first, maps.second)), np.float32)
 
     def spectra(self, modes: Any) -> Any:
-        """Give logarithms of the power of each bin in rings, and for pairs of bins their coherence."""
-        power = jnp.einsum("rxy,ixy->ir", self.rings, jnp.abs(modes) ** 2)
+        """Give the power along the first direction, as a logarithm, and the others in units of it."""
         shared = (modes[self.first] * modes[self.second].conj()).real
-        shared = jnp.einsum("rxy,pxy->pr", self.rings, shared)
-        coherence = jnp.arctanh(shared / jnp.sqrt(power[self.first] * power[self.second]))
-        return jnp.concatenate([jnp.log(power).ravel(), coherence.ravel()])
+        powers = jnp.einsum("kpxy,pxy->k", self.directions, shared)
+        return jnp.concatenate([jnp.log(powers[:1]), powers[1:] / powers[0]])
 
     def third_moments(self, modes: Any) -> Any:
-        """Give means of u_i s_j² for all i and j, and those of u_i s_i² in bands of u."""
+        """Give means of u_i s_i² in bands of u."""
         filtered, wiener = (jnp.einsum("xyij,jxy->ixy", m, modes) for m in (self.inverse, self.wiener))
         squares = self._pixels(wiener) ** 2
         pairs = [self._pixels(filtered * band) for band in self.bands]
-        in_bands = jnp.stack([jnp.mean(u * squares, axis=(1, 2)) for u in pairs])
-        apart = jnp.einsum("ixy,jxy->ij", sum(pairs), squares) / self.num_pixels**2
-        num = len(apart)
-        return jnp.concatenate([in_bands.ravel(), apart[~np.eye(num, dtype=bool)]])
+        return jnp.concatenate([jnp.mean(u * squares, axis=(1, 2)) for u in pairs])
 
     def _pixels(self, modes: Any) -> Any:
         return jnp.fft.irfft2(modes, s=(self.num_pixels, self.num_pixels))
@@ -78,7 +88,28 @@ class LensingStatistics:
         return jnp.concatenate([self.spectra(modes), self.third_moments(modes)])
 
 
-def _means(wave: np.ndarray, counts: np.ndarray, edges: tuple[float, ...]) -> np.ndarray:
-    """Weigh the modes of the half plane for means over rings."""
-    rings = np.stack([(wave >= low) & (wave < high) for low, high in itertools.pairwise(edges)]) * counts
-    return np.asarray(rings / rings.sum(axis=(1, 2), keepdims=True))
+def _directions(typical: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Find the principal directions (NUM_SPECTRA, k, bins, bins) of spectra (m, k, bins, bins) away from typical ones.
+
+    In units of the typical power, which all directions are put between the roots of at the end; k counts periods, and
+    about 2 π k modes have each.
+    """
+    values, vectors = np.linalg.eigh(typical)
+    root = (vectors / np.sqrt(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    values, vectors = np.linalg.eigh(root @ others @ root)
+    logarithms = (vectors * np.log(np.maximum(values, _LEAST))[..., None, :]) @ vectors.swapaxes(-1, -2)
+    weights = np.sqrt(np.pi * np.arange(1, 1 + len(typical)))[:, None, None]
+    found = np.linalg.svd((logarithms * weights).reshape(len(others), -1), full_matrices=False)[2]
+    found = found[:NUM_SPECTRA].reshape(-1, *typical.shape) / weights
+    # What is the sign of a direction is decided by more power being more.
+    return np.asarray(root @ (found * np.sign(np.trace(found[0], axis1=1, axis2=2).sum())) @ root)
+
+
+def _at_modes(directions: np.ndarray, wave: np.ndarray, counts: np.ndarray, pairs: Any) -> np.ndarray:
+    """Put directions (num, k, bins, bins) at the modes of the half plane, (num, pairs of bins, ...), as weights."""
+    first, second = pairs
+    of_pairs = directions[:, :, first, second] * np.where(first == second, 1.0, 2.0)
+    periods = np.arange(1, 1 + directions.shape[1])
+    at = np.clip(wave, periods[0], periods[-1])
+    weights = np.stack([[np.interp(at, periods, row) for row in one.T] for one in of_pairs])
+    return np.asarray(weights * counts * (wave > 0))
