@@ -9,8 +9,8 @@ Along all but the first eight, spectra of the prior move by less than half of th
 
 which is the Wiener filter. To first order in 1/λ, κ_i = κ_i^G + (κ_i^G)² / 2λ_i with κ^G Gaussian, so the means over
 pixels of u_i s_i² are the best estimators of 1/λ_i where that is small (Komatsu, Spergel and Wandelt 2005 find the same
-of primordial maps). They are taken in bands of the wave number of u. Few sharp statistics are worth more than many: what
-is learned of each costs simulations.
+of primordial maps). They are taken in bands of the wave number of u. Few sharp statistics are worth more than many:
+what is learned of each costs simulations.
 """
 
 import itertools
