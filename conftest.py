@@ -7,6 +7,7 @@ their messages that the tests want to see.
 import atexit
 import contextlib
 import gc
+import itertools
 import os
 import shutil
 import tempfile
@@ -47,14 +48,18 @@ def check_shapes(function):
 install_import_hook("fisherscore", "conftest.check_shapes")
 
 
-# Linux gives a process 65,530 memory maps, and every compiled function takes some: without end, compiling crashes.
-MAX_MAPS = 30_000
+# Linux gives a process 65,530 memory maps, and every compiled function takes some: without end, compiling crashes. To
+# count them takes longer than many a test, so that it is not done after each.
+MAX_MAPS, TESTS_BETWEEN = 30_000, 10
+tests_so_far = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
 def compiled_functions_are_dropped_in_time():
-    """Forget compiled functions after a test once they take many memory maps."""
+    """Forget compiled functions after some tests, once they take many memory maps."""
     yield
+    if next(tests_so_far) % TESTS_BETWEEN:
+        return
     with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps:  # not on every system
         if sum(1 for _ in maps) > MAX_MAPS:
             import jax

@@ -5,13 +5,15 @@ import numpy as np
 import pytest
 
 import fisherscore as fs
+from fisherscore._support.compiling import quickly_compiled
 
 COMPILED = []
 
 
 @pytest.fixture(scope="module", autouse=True)
 def counted():
-    """Count compilations, those found in a cache on disk too."""
+    """Count compilations, those found in a cache on disk too; but for what a process asks of the compiler once."""
+    quickly_compiled(lambda x: x)(np.float32(0.0))
 
     def count(event, seconds, **_):
         if event.endswith("backend_compile_duration"):

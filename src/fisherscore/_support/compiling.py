@@ -46,12 +46,14 @@ class quickly_compiled:
 def _known_options() -> dict[str, Any]:
     """Give the options for this kind of device that its compiler knows."""
     options = _OPTIONS.get(jax.default_backend(), {})
+    if _is_known(options):
+        return dict(options)
     return {name: value for name, value in options.items() if _is_known({name: value})}
 
 
-def _is_known(option: dict[str, Any]) -> bool:
+def _is_known(options: dict[str, Any]) -> bool:
     try:
-        jax.jit(lambda x: x, compiler_options=option).lower(np.float32(0.0)).compile()
+        jax.jit(lambda x: x, compiler_options=options).lower(np.float32(0.0)).compile()
     except (RuntimeError, TypeError, ValueError):
         return False
     return True

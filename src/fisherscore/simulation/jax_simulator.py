@@ -1,6 +1,7 @@
 """JAX functions as simulators: run in batches on the device, in the precision asked for."""
 
 import functools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -63,7 +64,7 @@ class JaxSimulator(Simulator):
             for start in range(0, len(pad), size):  # in turn: only one batch is in the memory of the device at a time
                 part = slice(start, start + size)
                 batch = records(key, np.uint32(stream.purpose), numbers[part], theta[0] if one_point else theta[part])
-                batches.append(np.asarray(batch, dtype=kept_kind(batch.dtype, batch[0].size)))
+                batches.append(np.asarray(batch, dtype=kept_kind(batch.dtype, math.prod(batch.shape[1:]))))
         x = np.concatenate(batches)[:num]
         finite = np.isfinite(x).reshape(num, -1).all(axis=1)
         status = np.where(finite, OK, NONFINITE)
@@ -178,7 +179,7 @@ def from_jax(
     size = as_count(batch_size, "batch_size")
     if precision not in (None, "single", "double"):
         raise ArgumentError(f'precision: expected "single" or "double", got {precision!r}.')
-    if precision is None and jnp.zeros(()).dtype == jnp.float64:
+    if precision is None and jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         warnings.warn(
             "precision: JAX is set to double precision, but this simulator will compute in single precision, as it "
             'does without that setting. Pass precision="double", or "single" to say that this is meant.',
