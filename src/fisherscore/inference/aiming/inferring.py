@@ -6,7 +6,7 @@ simulator is close to what the closed forms describe exactly.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ...fitting.recipes import Recipe
 from ...simulation.continuing import NUM_CHECKED
 from ...simulation.proposal import Proposal
 from ...simulation.simulator import Simulator
+from .reading import Reading
 from .result import Inference
 from .search import Search
 
@@ -32,6 +33,8 @@ def infer(
     prior: Any = None,
     num_rounds: int | None = None,
     recipe: Any = "auto",
+    features: Callable[..., Any] | None = None,
+    mask: Any = None,
     num_samples: int = 1_000,
     num_chains: int = 4,
     seed: int = 0,
@@ -55,6 +58,9 @@ def infer(
         prior: As for :func:`sample`; None for uniform over the proposal's region.
         num_rounds: How many rounds at most; None decides by the number of simulations.
         recipe: How the score in the last region is fitted, as for :func:`fit`.
+        features: A function of one observation that gives the numbers to learn from, as for :func:`fit`.
+        mask: For series and maps, true where a pixel was observed, as for :func:`fit`; what the observation holds
+            elsewhere, NaN or anything, never matters.
         num_samples: Draws of the posterior kept in each chain.
         num_chains: Number of chains.
         seed: Seed of everything random.
@@ -77,8 +83,9 @@ def infer(
     as_count(num_samples, "num_samples", minimum=_MIN_SAMPLES)
     as_count(num_chains, "num_chains")
     options = {"workers": workers, "dask": dask, "num_checked": num_checked, "progress": progress}
-    looked_for = simulator, x_obs, prior
-    search = Search.of(looked_for, proposal, num_simulations, num_rounds, seed=seed, out=out, options=options)
+    reading, x_obs = Reading.of(features, mask, x_obs, recipe)
+    looked_for, kept = (simulator, x_obs, prior), {"seed": seed, "out": out}
+    search = Search.of(looked_for, proposal, num_simulations, num_rounds, options=options, reading=reading, **kept)
     search.run()
     result = search.concluded(recipe, {"num_samples": num_samples, "num_chains": num_chains})
     warn_of(result.posterior.problems)

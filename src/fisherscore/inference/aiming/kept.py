@@ -62,7 +62,7 @@ class Diary:
             diary._write()
             return diary
         kept = _read(file)
-        changed = [name for name, value in begun.items() if kept["begun"].get(name) != value]
+        changed = [name for name in {**begun, **kept["begun"]} if kept["begun"].get(name) != begun.get(name)]
         if changed:
             raise CampaignError(
                 f"out: the inference in {folder} was begun with another {changed[0].replace('_', ' ')}. Go back to "

@@ -18,6 +18,7 @@ from ..posterior import Posterior
 from ..posterior_checks import covariance_within_modes
 from ..sampling import sample
 from .pilot import pilot_draws
+from .reading import AS_THEY_ARE, Reading
 
 # Every round is this much larger than the one before, and the first no smaller than so many, or so many a parameter.
 _GROWTH, _LEAST, _LEAST_A_PARAMETER, _MOST_ROUNDS = 1.4, 100, 20, 5
@@ -78,12 +79,12 @@ def _share(place: int, num: int) -> float:
     return float(_GROWTH**place / sum(_GROWTH**k for k in range(num)))
 
 
-def quick_fit(sims: Simulations, seed: int) -> FittedScore | None:
+def quick_fit(sims: Simulations, reading: Reading, seed: int) -> FittedScore | None:
     """Fit closed forms, and networks too where these are not good enough; None where nothing is learned."""
     recipe = recipe_for(sims.proposal)
-    model = _fitted(sims, replace(recipe, density=None, network=None), seed)
+    model = _fitted(sims, replace(recipe, density=None, network=None), reading, seed)
     if model is None or _error(model) > _GOOD_ENOUGH:
-        return _fitted(sims, recipe, seed) or model
+        return _fitted(sims, recipe, reading, seed) or model
     return model
 
 
@@ -103,11 +104,11 @@ def has_several_parts(region: Proposal) -> bool:
     return region.parts is not None and len(region.parts.boxes) > 1
 
 
-def _fitted(sims: Simulations, recipe: Any, seed: int) -> FittedScore | None:
+def _fitted(sims: Simulations, recipe: Any, reading: Reading, seed: int) -> FittedScore | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return fit(sims, recipe=recipe, seed=seed, progress=False)
+            return fit(sims, recipe=recipe, seed=seed, progress=False, **reading.for_fit)
         except (TrainingError, ArgumentError):  # the latter of data that no score can be learned from, or too few
             return None
 
@@ -116,9 +117,11 @@ def _error(model: FittedScore) -> float:
     return 1.0 if model.estimated_error is None else model.estimated_error
 
 
-def find(sims: Simulations, x_obs: Any, prior: Any, limits: Proposal, seed: int) -> Finding:
+def find(
+    sims: Simulations, x_obs: Any, prior: Any, limits: Proposal, seed: int, *, reading: Reading = AS_THEY_ARE
+) -> Finding:
     """Learn a score from simulations in a region, and find where its posterior is; never by a bad fit."""
-    model = quick_fit(sims, seed)
+    model = quick_fit(sims, reading, seed)
     error = None if model is None else _error(model)
     if model is not None and error is not None and error <= _TRUSTED:
         with warnings.catch_warnings():
@@ -139,8 +142,7 @@ def find(sims: Simulations, x_obs: Any, prior: Any, limits: Proposal, seed: int)
                 return beyond_faces(found, faces_of(posterior.samples, sims.proposal, limits), sims.proposal)
             except TrainingError:
                 pass
-    rows = sims.x.reshape(len(sims), -1)
-    drawn = pilot_draws(sims.theta, rows, np.asarray(x_obs, np.float64).ravel())
+    drawn = pilot_draws(sims.theta, reading.rows(sims.x), reading.rows(np.asarray(x_obs, np.float64)[None])[0])
     # Simulations where they are, and where a regression puts them.
     choices = [
         beyond_faces(Finding(draws, "pilot", error), faces_of(draws, sims.proposal, limits, _PILOT_CUT), sims.proposal)

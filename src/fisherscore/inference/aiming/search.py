@@ -25,6 +25,7 @@ from ..sampling import sample
 from .beginning import first_region
 from .gathered import gathered, within
 from .kept import Diary
+from .reading import AS_THEY_ARE, Reading
 from .result import Inference, Round, Rounds
 from .rounds import Finding, find, has_several_parts, is_settled, next_region, recipe_for, sizes_of_rounds
 from .verdict import constraints_under, notes_of_rounds
@@ -45,6 +46,7 @@ class Search:
     seed: int
     diary: Diary
     options: dict[str, Any]
+    reading: Reading = AS_THEY_ARE
     sims: list[Simulations] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
 
@@ -59,10 +61,11 @@ class Search:
         seed: int,
         out: str | Path | None,
         options: dict[str, Any],
+        reading: Reading = AS_THEY_ARE,
     ) -> "Search":
         """Begin a search for the posterior of an observation under a prior, or go on with the one in a folder."""
         simulator, x_obs, prior = looked_for
-        as_finite(x_obs, "x_obs")
+        x_obs = as_finite(x_obs, "x_obs")
         plan = Plan.of(simulator, proposal, None, as_seed(seed))
         if proposal.axes is not None:
             raise ArgumentError("proposal: expected an upright range to begin with, got a region with its own axes.")
@@ -74,7 +77,8 @@ class Search:
                 f"num_rounds: with {num_rounds} rounds of {num:,} simulations the smallest has {min(sizes)}, expected "
                 f"at least {_MIN_A_PARAMETER * p} for {p} parameters. Allow more simulations, or fewer rounds."
             )
-        diary = Diary.of(out, plan, (x_obs, prior, proposal), {"num_simulations": num, "sizes": sizes})
+        settings = {"num_simulations": num, "sizes": sizes, **reading.marks(x_obs)}
+        diary = Diary.of(out, plan, (x_obs, prior, proposal), settings)
         return cls(
             simulator=simulator,
             x_obs=x_obs,
@@ -84,6 +88,7 @@ class Search:
             seed=plan.seed,
             diary=diary,
             options=options,
+            reading=reading,
         )
 
     def run(self) -> None:
@@ -144,7 +149,7 @@ class Search:
                 f"num_simulations: of round {number} only {len(used)} simulations succeeded in the region, too few "
                 f"for {self.limits.num_parameters} parameters. Allow more simulations, or fewer rounds."
             )
-        found = find(used, self.x_obs, self.prior, self.limits, self.seed_of(number))
+        found = find(used, self.x_obs, self.prior, self.limits, self.seed_of(number), reading=self.reading)
         following = next_region(found, self.limits)
         self.diary.write_finding(number, found, following)
         return found, following
@@ -183,7 +188,9 @@ class Search:
     def _fitted(self, sims: Simulations, recipe: Any) -> FittedScore:
         """Fit the score in the last region; where data are seen to say nothing of the parameters, it is zero."""
         try:
-            return fit(sims, recipe=recipe, seed=self.seed, progress=self.options["progress"])
+            return fit(
+                sims, recipe=recipe, seed=self.seed, progress=self.options["progress"], **self.reading.for_fit
+            )
         except TrainingError as error:
             if not str(error).startswith(NOT_CONSTRAINED):
                 raise
