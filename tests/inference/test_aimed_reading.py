@@ -43,7 +43,10 @@ def test_features_and_masks_are_known_again():
     seen, hidden = Reading.of(first_two, SEEN, np.where(SEEN, series, np.nan), "auto")
     assert plain.marks(read) == {}
     assert set(seen.marks(hidden)) == {"features", "mask"}
-    assert Reading.of(lambda x: x[2:4], SEEN, series, "auto")[0].marks(hidden)["features"] != seen.marks(hidden)["features"]
+    assert (
+        Reading.of(lambda x: x[2:4], SEEN, series, "auto")[0].marks(hidden)["features"]
+        != seen.marks(hidden)["features"]
+    )
     assert Reading.of(None, ~SEEN, series, "auto")[0].marks(read)["mask"] != seen.marks(hidden)["mask"]
     assert np.array_equal(seen.rows(np.stack([series, series])), [[0.0, 1.0]] * 2)
     assert np.array_equal(plain.rows(series[None]), series[None])

@@ -3,18 +3,14 @@
 Simulations are campaigns in folders ``round-1``, ``round-2`` and so on, each of which knows its own region.
 """
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..._support import fields as read
 from ..._support.documents import agrees, parse, signed, written
-from ..._support.precision import single_precision
 from ..._support.whole_file import write_whole
 from ...errors import ArgumentError, CampaignError
 from ...score.fitted import FittedScore
@@ -25,13 +21,12 @@ from ...simulation.proposal import Proposal
 from ...simulation.simulations import Simulations
 from ..posterior import Posterior
 from ..posterior_checks import observation_mark
-from ..priors.given import Parameters, prior_of
 from .gathered import gathered, within
+from .known_prior import describe_prior, is_same_prior
 from .result import Round, Rounds
 from .rounds import Finding
 
 DOCUMENT, _SCHEMA = "aim.json", "fisherscore-aim"
-_NUM_POINTS, _DIGITS = 32, 5
 
 
 @dataclass(eq=False)
@@ -53,7 +48,7 @@ class Diary:
             "seed": plan.seed,
             "observation": observation_mark(x_obs),
             "proposal": describe_proposal(proposal),
-            "prior": _mark_of(prior, proposal),
+            "prior": describe_prior(prior, proposal),
         }
         document = {"schema": _SCHEMA, "version": 1, "begun": begun, "findings": []}
         if not file.exists():
@@ -62,7 +57,10 @@ class Diary:
             diary._write()
             return diary
         kept = _read(file)
-        changed = [name for name in {**begun, **kept["begun"]} if kept["begun"].get(name) != begun.get(name)]
+        before = kept["begun"]
+        changed = [name for name in {**begun, **before} if name != "prior" and before.get(name) != begun.get(name)]
+        if not is_same_prior(before.get("prior"), begun["prior"]):
+            changed.append("prior")
         if changed:
             raise CampaignError(
                 f"out: the inference in {folder} was begun with another {changed[0].replace('_', ' ')}. Go back to "
@@ -175,16 +173,3 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, KeyError, ValueError) as error:
         raise CampaignError(f"out: {file} is damaged ({error}). Choose another folder.") from None
     return document
-
-
-def _mark_of(prior: Any, proposal: Proposal) -> str:
-    """Return a mark by which a prior is known again: its density at some points."""
-    law = prior_of(Parameters(proposal.names, proposal.low, proposal.high), prior)
-    rng = np.random.default_rng(0)
-    points = rng.uniform(proposal.low, proposal.high, (_NUM_POINTS, proposal.num_parameters)).astype(np.float32)
-    with single_precision():
-        values = np.asarray(
-            jax.vmap(lambda theta: law.log_base_at(theta) + law.log_rest_at(theta))(jnp.asarray(points))
-        )
-    text = ",".join(f"{value:.{_DIGITS}g}" for value in values.tolist())
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

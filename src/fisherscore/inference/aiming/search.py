@@ -188,9 +188,7 @@ class Search:
     def _fitted(self, sims: Simulations, recipe: Any) -> FittedScore:
         """Fit the score in the last region; where data are seen to say nothing of the parameters, it is zero."""
         try:
-            return fit(
-                sims, recipe=recipe, seed=self.seed, progress=self.options["progress"], **self.reading.for_fit
-            )
+            return fit(sims, recipe=recipe, seed=self.seed, progress=self.options["progress"], **self.reading.for_fit)
         except TrainingError as error:
             if not str(error).startswith(NOT_CONSTRAINED):
                 raise
