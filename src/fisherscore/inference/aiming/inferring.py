@@ -84,7 +84,8 @@ def infer(
     as_count(num_chains, "num_chains")
     options = {"workers": workers, "dask": dask, "num_checked": num_checked, "progress": progress}
     reading, x_obs = Reading.of(features, mask, x_obs, recipe)
-    looked_for, kept = (simulator, x_obs, prior), {"seed": seed, "out": out}
+    looked_for = simulator, x_obs, prior
+    kept: dict[str, Any] = {"seed": seed, "out": out}
     search = Search.of(looked_for, proposal, num_simulations, num_rounds, options=options, reading=reading, **kept)
     search.run()
     result = search.concluded(recipe, {"num_samples": num_samples, "num_chains": num_chains})
