@@ -48,7 +48,7 @@ def infer(
 
     The first round simulates all over the proposal, the next ones where the posterior is by then known to be. Rounds
     end when simulations are used up, or when another would not change the posterior. With ``out``, the same call goes
-    on where it was stopped, in whatever round, and comes to the same result.
+    on where it was stopped and comes to the same result.
 
     Args:
         simulator: From :func:`from_python`, :func:`from_jax` or :func:`from_command`.
@@ -59,8 +59,7 @@ def infer(
         num_rounds: How many rounds at most; None decides by the number of simulations.
         recipe: How the score in the last region is fitted, as for :func:`fit`.
         features: A function of one observation that gives the numbers to learn from, as for :func:`fit`.
-        mask: For series and maps, true where a pixel was observed, as for :func:`fit`; what the observation holds
-            elsewhere, NaN or anything, never matters.
+        mask: For series and maps, true where a pixel was observed, as for :func:`fit`.
         num_samples: Draws of the posterior kept in each chain.
         num_chains: Number of chains.
         seed: Seed of everything random.
@@ -79,27 +78,31 @@ def infer(
     >>> result.posterior.names, len(result.sims) <= 400
     (('theta1', 'theta2'), True)
     """
-    _check_recipe(recipe)
-    as_count(num_samples, "num_samples", minimum=_MIN_SAMPLES)
-    as_count(num_chains, "num_chains")
+    sampling = _checked(recipe, num_samples, num_chains)
     options = {"workers": workers, "dask": dask, "num_checked": num_checked, "progress": progress}
     reading, x_obs = Reading.of(features, mask, x_obs, recipe)
-    looked_for = simulator, x_obs, prior
-    kept: dict[str, Any] = {"seed": seed, "out": out}
-    search = Search.of(looked_for, proposal, num_simulations, num_rounds, options=options, reading=reading, **kept)
-    search.run()
-    result = search.concluded(recipe, {"num_samples": num_samples, "num_chains": num_chains})
-    warn_of(result.posterior.problems)
-    return result
+    kept: dict[str, Any] = {"seed": seed, "out": out, "options": options, "reading": reading}
+    search = Search.of((simulator, x_obs, prior), proposal, num_simulations, num_rounds, **kept)
+    return _concluded(search, recipe, sampling)
 
 
-def _check_recipe(recipe: Any) -> None:
-    """Refuse what is no recipe before anything is simulated."""
+def _checked(recipe: Any, num_samples: int, num_chains: int) -> dict[str, Any]:
+    """Refuse what is no recipe, and too few draws, before anything is simulated; return how to sample."""
     if not isinstance(recipe, Recipe) and recipe not in ("auto", "paper"):
         raise ArgumentError(f'recipe: expected "auto", "paper" or a recipe object, got {brief(recipe)}.')
+    least = as_count(num_samples, "num_samples", minimum=_MIN_SAMPLES)
+    return {"num_samples": least, "num_chains": as_count(num_chains, "num_chains")}
+
+
+def _concluded(search: Search, recipe: Any, sampling: dict[str, Any]) -> Inference:
+    """Run a search to its end."""
+    search.run()
+    result = search.concluded(recipe, sampling)
+    warn_of(result.posterior.problems)
+    return result
 
 
 def warn_of(problems: Sequence[str]) -> None:
     """Warn whoever called :func:`infer` of what is wrong with a posterior."""
     for problem in problems:
-        warnings.warn(problem, FisherScoreWarning, stacklevel=3)
+        warnings.warn(problem, FisherScoreWarning, stacklevel=4)
