@@ -73,6 +73,47 @@ def test_hardened_summaries_do_not_react_to_the_nuisance_parameter():
     np.testing.assert_allclose(hardened(x0).std(axis=0), sigma, rtol=0.03)  # and they have the marginal errors
 
 
+def linear():
+    """Give a linear Gaussian problem in which all is exact: simulator, model and Fisher matrix, no curvature."""
+    simulator = fs.from_jax(lambda key, theta: DESIGN @ theta + ROOT @ jax.random.normal(key, (100,)))
+    weights = (DESIGN.T @ PRECISION).astype(np.float32)
+    return simulator, fs.FunctionScore(BOX, (100,), score=lambda t, x: weights @ (x - DESIGN @ t))
+
+
+def test_the_hardened_score_has_the_marginal_information_and_does_not_see_the_nuisance():
+    simulator, model = linear()
+    summary = fs.compress(model, ORIGIN, fisher=FISHER, interest=["a", "b"])
+    marginal = fs.FisherMatrix(("a", "b", "nuisance"), FISHER).marginalize("nuisance").matrix
+    num, sigma = 40_000, np.sqrt(np.diag(marginal))
+    x = simulator.draw(np.zeros((num, 3)), seed=5)
+    covariance = np.cov(summary.score(x).T)
+    np.testing.assert_allclose(covariance, marginal, atol=5 * np.sqrt(2 / num) * marginal.max())
+    whole = np.asarray(model.score(ORIGIN, x))[:, :2]
+    exact = whole - np.asarray(model.score(ORIGIN, x))[:, 2:] * (FISHER[:2, 2] / FISHER[2, 2])
+    np.testing.assert_allclose(summary.score(x) / sigma, exact / sigma, atol=1e-3)
+    moved_x = simulator.draw(np.tile([0.0, 0.0, 0.1], (num, 1)), seed=5)
+    moved = (summary.score(moved_x) - summary.score(x)).mean(axis=0) / sigma
+    np.testing.assert_allclose(moved, 0.0, atol=1e-3)
+    # The controls: the score that is not projected sees the nuisance, and holds the conditional information.
+    seen = (np.asarray(model.score(ORIGIN, moved_x))[:, :2] - whole).mean(axis=0)
+    np.testing.assert_allclose(seen, 0.1 * FISHER[:2, 2], rtol=1e-3)
+    assert np.abs(seen / sigma).max() > 0.5
+    assert np.abs(np.cov(whole.T) - marginal).max() > 20 * np.sqrt(2 / num) * marginal.max()
+
+
+def test_what_is_kept_may_be_named_instead_and_without_nuisances_the_score_is_whole():
+    simulator, model = linear()
+    x = simulator.draw(np.zeros((20, 3)), seed=6)
+    kept = fs.compress(model, ORIGIN, fisher=FISHER, interest=["b", "a"])
+    dropped = fs.compress(model, ORIGIN, fisher=FISHER, nuisance="nuisance")
+    assert kept.names == dropped.names == ("a", "b")
+    np.testing.assert_array_equal(kept(x), dropped(x))
+    one = fs.compress(model, ORIGIN, fisher=FISHER, interest="a")
+    assert one.names == ("a",) and one.score(x).shape == (20, 1) and one.score(x[0]).shape == (1,)
+    every = fs.compress(model, ORIGIN, fisher=FISHER)
+    np.testing.assert_allclose(every.score(x), model.score(ORIGIN, x), rtol=1e-5, atol=1e-4)
+
+
 def test_the_summary_is_an_estimate_of_the_parameters():
     t = fs.compress(MODEL, ORIGIN, fisher=1.1**2 * FISHER)
     theta = np.array([0.05, -0.03, 0.02])
@@ -112,6 +153,9 @@ def test_a_fitted_model_compresses_with_what_it_remembers():
         (lambda: fs.compress(MODEL, ORIGIN, fisher=np.ones((3, 3))), "do not constrain"),
         (lambda: fs.compress(MODEL, ORIGIN, fisher=FISHER, nuisance="x"), "nuisance: unknown parameter name"),
         (lambda: fs.compress(MODEL, ORIGIN, fisher=FISHER, nuisance=["a", "b", "nuisance"]), "at least one parameter"),
+        (lambda: fs.compress(MODEL, ORIGIN, fisher=FISHER, interest="x"), "interest: unknown parameter name"),
+        (lambda: fs.compress(MODEL, ORIGIN, fisher=FISHER, interest=[]), "interest: expected at least one"),
+        (lambda: fs.compress(MODEL, ORIGIN, fisher=FISHER, interest="a", nuisance="b"), "expected one of the two"),
         (lambda: fs.compress(MODEL, ORIGIN, fisher=fs.FisherMatrix(("a",), np.eye(1))), "fisher: expected parameters"),
     ],
 )

@@ -3,7 +3,9 @@
     t(x) = θ₀ + F⁻¹ ŝ(θ₀, x)
 
 keeps all the information about θ near θ₀ and is itself an estimate of θ. With nuisance parameters ν the summaries of
-the others are (in block form)  s_θ − F_θν F_νν⁻¹ s_ν, scaled likewise: a shift in ν does not move them.
+the others are (in block form)  s_θ − F_θν F_νν⁻¹ s_ν, scaled likewise: a shift in ν does not move them. Unscaled, that
+is the score hardened against ν. Its mean is zero at θ₀, to first order it stays zero wherever ν moves, and its
+covariance is the marginal Fisher matrix F_θθ − F_θν F_νν⁻¹ F_νθ, the inverse of the marginal covariance.
 """
 
 from collections.abc import Sequence
@@ -58,6 +60,25 @@ class Summary:
         score = np.asarray(self.model.score(self.theta0, x), np.float64)
         return self.theta0[list(self.kept)] + score @ self.weights.T
 
+    def score(self, x: Any) -> np.ndarray:
+        """Compute the score of the kept parameters that does not see the others: s_θ − F_θν F_νν⁻¹ s_ν.
+
+        With no nuisance parameters it is the whole score at θ₀.
+
+        Args:
+            x: One observation, or many along leading axes.
+
+        Returns:
+            The hardened scores, shape (..., number of kept parameters), in the inverse units of these.
+
+        >>> import fisherscore as fs
+        >>> model = fs.problems.linear_gaussian().exact_model()
+        >>> fs.compress(model, [0.0, 0.0], interest="theta1").score([[0.5, 0.5], [1.0, 0.0]]).shape
+        (2, 1)
+        """
+        marginal = np.linalg.inv(self.weights[:, list(self.kept)])
+        return np.asarray(self.model.score(self.theta0, x), np.float64) @ (marginal @ self.weights).T
+
     def __repr__(self) -> str:
         return f"Summary({', '.join(self.names)}; at {self._place()})"
 
@@ -75,6 +96,7 @@ def compress(
     *,
     fisher: Forecast | FisherMatrix | Any | None = None,
     nuisance: Sequence[str] | str = (),
+    interest: Sequence[str] | str | None = None,
 ) -> Summary:
     """Make the summary t(x) = θ₀ + F⁻¹ ŝ(θ₀, x).
 
@@ -84,6 +106,7 @@ def compress(
         fisher: Where F comes from: a forecast at ``theta0``, which is best where there are nuisance parameters, or a
             matrix; by default what the model remembers of its training simulations.
         nuisance: Parameters, one or several, that are projected out and dropped.
+        interest: In place of ``nuisance``: the parameters to keep, all others being projected out and dropped.
 
     Returns:
         A function of data.
@@ -99,6 +122,13 @@ def compress(
     if theta.ndim != 1:
         raise ArgumentError(f"theta0: expected one parameter vector of shape ({len(model.names)},), got {theta.shape}.")
     refuse_outside(theta, model, "theta0")
+    if interest is not None:
+        if nuisance:
+            raise ArgumentError("nuisance, interest: expected one of the two, got both.")
+        chosen = as_indices(interest, model.names, "interest")
+        if not chosen:
+            raise ArgumentError("interest: expected at least one parameter to keep, got none.")
+        nuisance = [name for i, name in enumerate(model.names) if i not in chosen]
     dropped = as_indices(nuisance, model.names, "nuisance")
     kept = [i for i in range(len(model.names)) if i not in dropped]
     if not kept:

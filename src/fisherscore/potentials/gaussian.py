@@ -3,7 +3,8 @@
     x | θ ≈ N(μ(θ), C),    ℓ(θ, x) = −½ (x − μ(θ))ᵀ C⁻¹ (x − μ(θ)).
 
 In data whitened by C the mean is rotated to the directions in which it moves most, and each is fitted as a smooth
-function of θ (``potentials.shrinkage``), so that directions which carry little are shrunk on their own. C is the
+function of θ (``potentials.shrinkage``), so that directions which carry little are shrunk on their own, and where
+parameters are too many for more than their products in pairs, so is every such product. C is the
 covariance of the residuals, its correlations either shrunk towards zero (Ledoit and Wolf) or set to zero where they
 are no larger than their errors, whichever gives held-out residuals the higher likelihood: the data of many experiments
 are correlated with a few others only, and what is not estimated adds no noise.
@@ -30,6 +31,10 @@ from .shrinkage import shrink
 _MAX_TERMS = 300
 _NUM_ROUNDS = 3
 _NUM_FOLDS = 5
+# With many parameters most pairs of them do not interact. From so many data on, the prior of every term is learned,
+# in so many steps a round; and interactions are affordable with more terms than powers would be, of four rows each.
+_MIN_DATA_OF_LEARNED_PRIOR, _NUM_STEPS_OF_PRIOR = 20, 3
+_MAX_INTERACTIONS = 1_000
 # The first directions get a smoothness of their own each; the others share one.
 _NUM_DIRECTIONS = 5
 # Correlations smaller than this number of their standard errors are candidates for being zero.
@@ -72,8 +77,10 @@ class Gaussian(ClosedForm):
         values, whitening = points.values(self.basis), np.asarray(self.whitening, np.float64)
         mean, slopes, curvature = (c @ whitening.T for c in frame.differentiated(self.basis, self.mean))
         white = x @ whitening.T - values @ mean
-        moved = values @ slopes  # (directions, n, data)
-        trace = np.sum((values @ curvature) * white, axis=1) - np.sum(moved**2, axis=(0, 2))
+        # Derivatives have a lower degree, and terms are in the order of theirs: of many parameters, few are left.
+        num = len(Basis(self.basis.num_parameters, max(self.basis.degree - 1, 1)))
+        moved = values[:, :num] @ slopes[:, :num]  # (directions, n, data)
+        trace = np.sum((values[:, :num] @ curvature[:num]) * white, axis=1) - np.sum(moved**2, axis=(0, 2))
         return Evaluation((moved * white).sum(axis=2).T, trace)
 
     def value_and_score(
@@ -110,6 +117,9 @@ def fit_mean_and_covariance(
 ) -> MeanAndCovariance:
     """Fit mean and covariance to standardised rows (n, d) drawn at points; closed forms of the same data share it."""
     basis = Basis.affordable(points.num_parameters, len(rows), max_terms)
+    second = Basis(points.num_parameters, 2)
+    if max_terms == _MAX_TERMS and basis.degree == 1 and len(second) <= min(_MAX_INTERACTIONS, len(rows) / 4):
+        basis = second
     return points.once(("gaussian", basis, name), lambda: _mean_and_covariance(points, rows, basis))
 
 
@@ -129,6 +139,10 @@ def _mean_and_covariance(points: Points, rows: np.ndarray, basis: Basis) -> Mean
         rotation = np.linalg.svd(np.linalg.solve(lower, movement[1:].T), full_matrices=True)[0]
         products = np.linalg.solve(lower, raw.T).T @ rotation
         shrunk = shrink(spectra, products, groups=groups)
+        if basis.degree == 2 and size >= _MIN_DATA_OF_LEARNED_PRIOR:
+            for _ in range(_NUM_STEPS_OF_PRIOR):
+                spectra = spectra.with_learned_prior(shrunk)
+                shrunk = shrink(spectra, products, groups=groups)
         mean = shrunk.coefficients @ rotation.T @ lower.T
         covariance = sparse_covariance(rows - design @ mean, float(shrunk.freedom.mean()))
     return MeanAndCovariance(basis, mean, np.linalg.inv(np.linalg.cholesky(covariance)))

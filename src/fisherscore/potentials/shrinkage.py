@@ -49,7 +49,24 @@ class Spectra(NamedTuple):
     @classmethod
     def of(cls, gram: np.ndarray, basis: Basis) -> "Spectra":
         """Diagonalise a Gram matrix (terms, terms) for every decay."""
-        priors = np.stack([_prior(basis, decay) for decay in _DECAYS])
+        return cls._with_priors(gram, np.stack([_prior(basis, decay) for decay in _DECAYS]))
+
+    def with_learned_prior(self, shrunk: "Shrunk") -> "Spectra":
+        """Learn one prior from coefficients of many columns, fitted by these spectra: a variance for every term.
+
+        A step of expectation maximisation: the variance of a term is the mean over all columns, in units of their
+        sizes, of what its coefficients are expected to be squared. Terms that no column needs fade away.
+        """
+        sizes = np.maximum(shrunk.sizes, 1e-30)
+        prior = self.priors[shrunk.decay].T * sizes
+        known = np.diagonal(self.gram)[1:, None]
+        expected = shrunk.coefficients[1:] ** 2 + prior / (1.0 + known * prior)
+        variances = np.maximum((expected / sizes).mean(axis=1), 1e-30)
+        return self._with_priors(self.gram, (variances / variances.max())[None])
+
+    @classmethod
+    def _with_priors(cls, gram: np.ndarray, priors: np.ndarray) -> "Spectra":
+        """Diagonalise a Gram matrix for priors (choices, terms − 1)."""
         onto = gram[0, 1:] / gram[0, 0]
         rest = gram[1:, 1:] - np.outer(gram[1:, 0], onto)
         scales = np.sqrt(priors)
@@ -141,7 +158,7 @@ def _best_sizes(spectra: Spectra, power: Any, information: Any, groups: np.ndarr
         each = _log_evidence(sizes, spectra.eigenvalues, power, information, xp)
         return each if together is None else each @ together
 
-    coarse = xp.broadcast_to(all_sizes[::_COARSE, None], (len(_DECAYS), len(_SIZES[::_COARSE]), 1))
+    coarse = xp.broadcast_to(all_sizes[::_COARSE, None], (len(spectra.eigenvalues), len(_SIZES[::_COARSE]), 1))
     best = _COARSE * xp.argmax(evidence(coarse), axis=1)
     near = xp.clip(best[:, None, :] + np.arange(1 - _COARSE, _COARSE)[:, None], 0, len(_SIZES) - 1)
     fine = evidence(all_sizes[near])
