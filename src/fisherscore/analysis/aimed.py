@@ -7,8 +7,9 @@ from typing import Any
 
 from .. import plot
 from ..errors import CampaignError
+from ..inference.aiming.checking import CHECKED
 from ..inference.aiming.kept import DOCUMENT, read_rounds
-from ..inference.aiming.result import CHECKED, Rounds
+from ..inference.aiming.result import Rounds
 from ..inference.aiming.rounds import has_several_parts
 from ..inference.aiming.search import Search
 from ..simulation.continuing import see_same_simulator

@@ -96,6 +96,7 @@ def diagnose(
     with working("diagnose", progress, "identities of the score"):
         checks = _identities(model, sims)
     ranks = coverage = None
+    _refuse_several_parts(sims.proposal, num_posteriors)
     if as_count(num_posteriors, "num_posteriors", minimum=0) == 1:
         raise ArgumentError("num_posteriors: expected 0 or at least 2, got 1: one posterior says nothing.")
     if num_posteriors:
@@ -110,6 +111,23 @@ def diagnose(
     known = model.constraints if near is None else None  # which is about the whole region
     findings = () if known is None else known.findings
     return Diagnosis(tuple(checks), model.names, len(sims), ranks=ranks, coverage=coverage, findings=findings)
+
+
+def ranks_in(model: ScoreModel, sims: Simulations, num: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ranks and coverages of the parameters of so many simulations that are uniform in their own region."""
+    sims = sims.ok()
+    problem = ScaledProblem.of(model, sims.x[: min(num, len(sims))], sims.proposal)
+    return _calibrate(problem, sims.drawn_at, None, seed, False)
+
+
+def _refuse_several_parts(proposal: Proposal, num_posteriors: Any) -> None:
+    """Refuse posteriors of parameters that lie in several parts of a region, between which chains do not cross."""
+    if num_posteriors and proposal.parts is not None and len(proposal.parts.boxes) > 1:
+        raise ArgumentError(
+            "test_sims: their parameters lie in several parts of a region, around modes far apart, and posteriors of "
+            "all of it are no check of them. Use the check() of an aimed inference, which looks at each part; or pass "
+            "num_posteriors=0."
+        )
 
 
 def _nearby(sims: Simulations, near: Posterior) -> Simulations:
@@ -162,8 +180,8 @@ def _identities(model: ScoreModel, sims: Simulations) -> list[Check]:
     mean = white[:, :, None] * basis[:, None, :]
     information = white[:, :, None] * white[:, None, :] + (slope + slope.swapaxes(-1, -2)) / 2
     checks = [
-        _entrywise("zero mean", mean, _TOLERANCE, "its scores do not average to zero at every θ"),
-        _entrywise("information", information, _TOLERANCE, "its scores have the wrong size (E[ŝŝᵀ] ≠ −E[∂ŝ/∂θ])"),
+        entrywise("zero mean", mean, _TOLERANCE, "its scores do not average to zero at every θ"),
+        entrywise("information", information, _TOLERANCE, "its scores have the wrong size (E[ŝŝᵀ] ≠ −E[∂ŝ/∂θ])"),
     ]
     if sims.latent_model is not None:
         checks += _residual(model, sims, score, factor)
@@ -181,7 +199,7 @@ def _residual(model: ScoreModel, sims: Simulations, score: np.ndarray, factor: n
     residual = np.linalg.solve(factor, (sims.latent_score() - predicted).T).T
     regressor = np.linalg.solve(factor, predicted.T).T
     products = regressor[:, :, None] * residual[:, None, :]
-    check = _entrywise("residual", products, _TOLERANCE, "it has fitted noise or missed signal")
+    check = entrywise("residual", products, _TOLERANCE, "it has fitted noise or missed signal")
     says_nothing = additive and check.verdict == UNCLEAR and check.standard_error > check.tolerance
     return [] if says_nothing else [check]
 
@@ -229,7 +247,7 @@ def _basis(theta: np.ndarray) -> np.ndarray:
     return np.linalg.qr(columns)[0] * np.sqrt(len(theta))
 
 
-def _entrywise(name: str, terms: np.ndarray, tolerance: float, meaning: str) -> Check:
+def entrywise(name: str, terms: np.ndarray, tolerance: float, meaning: str) -> Check:
     """Test that every entry of the mean of ``terms`` (simulation, i, j) is zero, and report the worst."""
     value = np.abs(terms.mean(axis=0)).ravel()
     error = (terms.std(axis=0, ddof=1) / np.sqrt(len(terms))).ravel()

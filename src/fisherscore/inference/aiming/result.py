@@ -11,19 +11,16 @@ from ..._support.drawing import new_axes, plain
 from ..._support.text import columns, html_table
 from ...score.constraints import BADLY_LEARNED, NOT_CONSTRAINED, RIGHT, Constraints
 from ...score.fitted import FittedScore
-from ...simulation.campaign import simulate
 from ...simulation.proposal import Proposal
 from ...simulation.simulations import Simulations
 from ...simulation.simulator import Simulator
 from ..diagnosis_result import Diagnosis
-from ..diagnostics import diagnose
 from ..posterior import Posterior
+from .checking import check_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The part of a region, in each direction, in which a fit weighs all simulations alike.
-CHECKED = 0.75
 _UNKNOWN = "what the data constrain is not known, since this recipe does not know its own error: see check()"
 # Fresh simulations share no random numbers with any round.
 _CHECK = 1_000
@@ -206,7 +203,8 @@ class Inference:
     ) -> Diagnosis:
         """Check the model on fresh simulations in the last region, but for its edges.
 
-        Identities, calibration and coverage are those of parameters that are uniform there.
+        Identities, calibration and coverage are those of parameters that are uniform there. Around modes far apart,
+        each part of the region is looked at by itself, and ``"parts"`` checks how much each weighs.
 
         Args:
             num_simulations: How many are run, at least 100.
@@ -219,10 +217,8 @@ class Inference:
         """
         num = as_count(num_simulations, "num_simulations", minimum=100)
         own = int(np.random.SeedSequence(as_seed(seed), spawn_key=(_CHECK,)).generate_state(1, np.uint64)[0] >> 1)
-        # Near its edges a score is learned less well; the posterior is in the middle.
-        region = self.rounds[-1].region.in_one_part(CHECKED)
-        fresh = simulate(self.simulator, region, num, seed=own, **options)
-        return diagnose(self.model, fresh, num_posteriors=num_posteriors, seed=own)
+        region, sizes = self.rounds[-1].region, (num, as_count(num_posteriors, "num_posteriors", minimum=0))
+        return check_model(self.model, self.simulator, region, sizes, own, **options)
 
     def plot(self, *, ax: "Axes | None" = None) -> "Axes":
         """Draw how the region closed in.
