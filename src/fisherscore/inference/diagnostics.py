@@ -96,10 +96,7 @@ def diagnose(
     with working("diagnose", progress, "identities of the score"):
         checks = _identities(model, sims)
     ranks = coverage = None
-    _refuse_several_parts(sims.proposal, num_posteriors)
-    if as_count(num_posteriors, "num_posteriors", minimum=0) == 1:
-        raise ArgumentError("num_posteriors: expected 0 or at least 2, got 1: one posterior says nothing.")
-    if num_posteriors:
+    if _checked_number(num_posteriors, sims.proposal):
         box = None if near is None else _neighbourhood(sims, near)
         prior = sims.proposal if box is None else _prior_near(sims.proposal, box)
         with working("diagnose", progress, "posteriors"):
@@ -120,14 +117,17 @@ def ranks_in(model: ScoreModel, sims: Simulations, num: int, *, seed: int) -> tu
     return _calibrate(problem, sims.drawn_at, None, seed, False)
 
 
-def _refuse_several_parts(proposal: Proposal, num_posteriors: Any) -> None:
-    """Refuse posteriors of parameters that lie in several parts of a region, between which chains do not cross."""
+def _checked_number(num_posteriors: int, proposal: Proposal) -> int:
+    """Refuse one posterior, and posteriors of parameters in several parts, between which chains do not cross."""
+    if as_count(num_posteriors, "num_posteriors", minimum=0) == 1:
+        raise ArgumentError("num_posteriors: expected 0 or at least 2, got 1: one posterior says nothing.")
     if num_posteriors and proposal.parts is not None and len(proposal.parts.boxes) > 1:
         raise ArgumentError(
             "test_sims: their parameters lie in several parts of a region, around modes far apart, and posteriors of "
             "all of it are no check of them. Use the check() of an aimed inference, which looks at each part; or pass "
             "num_posteriors=0."
         )
+    return num_posteriors
 
 
 def _nearby(sims: Simulations, near: Posterior) -> Simulations:

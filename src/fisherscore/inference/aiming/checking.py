@@ -6,6 +6,7 @@ a check of its own: of the data of parameters that come from one of K parts at r
 part is, p_k(x), by the mean of its likelihood over the part; and 1[k was it] − p_k(x) has no mean, nor goes with any p.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def check_model(
         checks += calibration_checks(ranks, coverage)
         if model.has_density:
             checks.append(check_of_weights(model, parts, [fresh.ok().take(slice(share)) for fresh in fresh_of]))
-    return Diagnosis(tuple(checks), model.names, found.num_simulations, ranks, coverage, found.findings)
+    return replace(found, checks=tuple(checks), ranks=ranks, coverage=coverage)
 
 
 def check_of_weights(model: ScoreModel, parts: list[Proposal], fresh_of: list[Simulations]) -> Check:
