@@ -3,7 +3,7 @@
 All simulations count, from the first one over the prior on. Draws are told from those of HMC by the classifier of the
 public benchmark (C2ST: 0.5 cannot be told apart, 1 always can); two halves of HMC against each other are the control.
 
-* ``statistics``: ``fs.infer`` from 28 statistics of each map, of spectra and third moments.
+* ``statistics``: ``fs.infer`` from 16 statistics of each map, of spectra and third moments.
 * ``maps``: the same with two fifths of the simulations, then ``fs.fit`` of maps around the posterior found, with these
   statistics beside its own and, on accelerators, with a learned summary.
 

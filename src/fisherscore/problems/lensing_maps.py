@@ -45,8 +45,8 @@ def lensing_maps(*, num_pixels: int = _NUM_PIXELS, statistics: bool = False) -> 
     Args:
         num_pixels: Pixels a side of the data: 256, or a divisor of it for maps averaged over blocks of pixels, which
             are quicker to analyse and hold less.
-        statistics: Whether the data are 28 statistics of the whole map instead: its power along eight directions in
-            which spectra of the prior differ, then third moments of filtered maps of each bin in four bands.
+        statistics: Whether the data are 16 statistics of the whole map instead: its power along six directions in
+            which spectra of the prior differ, that of the largest waves and third moments of filtered maps of each bin.
 
     Returns:
         The problem, with parameters omega_c, omega_b, sigma8, h, n_s and w0. The draws of ``problem.observed`` are of

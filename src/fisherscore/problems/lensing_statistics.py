@@ -3,17 +3,16 @@
 With C the power of the maps at some cosmology, N that of the noise, and x̂ the modes of all bins, what x says of spectra
 near C is in products x̂† M x̂, one for each way in which spectra can move: M = (C + N)^-½ D (C + N)^-½ with D a principal
 direction of log[(C + N)^-½ (C' + N) (C + N)^-½] over other cosmologies C' (optimal quadratic estimators, Tegmark 1997).
-Along all but the first eight, spectra of the prior move by less than half of their noise. Let further
+Along all but the first six, spectra of the prior move by less than their noise. Let further
 
     u = (C + N)⁻¹ x    and    s = C u,
 
 which is the Wiener filter. To first order in 1/λ, κ_i = κ_i^G + (κ_i^G)² / 2λ_i with κ^G Gaussian, so the means over
 pixels of u_i s_i² are the best estimators of 1/λ_i where that is small (Komatsu, Spergel and Wandelt 2005 find the same
-of primordial maps). They are taken in bands of the wave number of u. Few sharp statistics are worth more than many:
-what is learned of each costs simulations.
+of primordial maps). They are larger in maps that happen to have more power in their few largest waves, so that this is
+a statistic too. Few sharp statistics are worth more than many: what is learned of each costs simulations.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +23,11 @@ import numpy as np
 from .background import Cosmology
 from .lensing_fields import LogNormalMaps
 
-# Edges of bands for third moments, in periods a side.
-_BANDS = (1.0, 4.0, 12.0, 40.0, 1e9)
-# The first so many statistics are of spectra.
-NUM_SPECTRA = 8
+# Directions in which spectra move. The first statistics are of spectra: these, and one of each of five bins.
+_NUM_DIRECTIONS = 6
+NUM_SPECTRA = _NUM_DIRECTIONS + 5
+# The largest waves have fewer periods a side than this.
+_LARGEST = 4.5
 # Logarithms of eigenvalues are of no smaller ones.
 _LEAST = 1e-3
 
@@ -59,7 +59,8 @@ class LensingStatistics:
         of_inverse, of_wiener = (np.sqrt(np.diagonal(v))[:, None] for v in variances)
         self.inverse = np.asarray(inverse / of_inverse, np.float32)
         self.wiener = np.asarray(wiener / of_wiener, np.float32)
-        self.bands = [(wave >= low) & (wave < high) for low, high in itertools.pairwise(_BANDS)]
+        largest = counts * (wave > 0) * (wave < _LARGEST)
+        self.largest = np.asarray(largest / largest.sum(), np.float32)
         self.first, self.second = maps.first, maps.second
         # Directions are found along one axis of the plane, for whole numbers of periods.
         along = [quarter[0, 1:] + noise, *(power(one)[0, 1:] + noise for one in others)]
@@ -67,17 +68,16 @@ class LensingStatistics:
         self.directions = np.asarray(_at_modes(directions, wave, counts / n**2, (maps.first, maps.second)), np.float32)
 
     def spectra(self, modes: Any) -> Any:
-        """Give the power along the first direction, as a logarithm, and the others in units of it."""
+        """Give the power along the first direction, as a logarithm, the others in units of it, and of largest waves."""
         shared = (modes[self.first] * modes[self.second].conj()).real
         powers = jnp.einsum("kpxy,pxy->k", self.directions, shared)
-        return jnp.concatenate([jnp.log(powers[:1]), powers[1:] / powers[0]])
+        of_largest = jnp.log(jnp.sum(self.largest * jnp.abs(modes) ** 2, axis=(1, 2)))
+        return jnp.concatenate([jnp.log(powers[:1]), powers[1:] / powers[0], of_largest])
 
     def third_moments(self, modes: Any) -> Any:
-        """Give means of u_i s_i² in bands of u."""
+        """Give the mean of u_i s_i² of each bin."""
         filtered, wiener = (jnp.einsum("xyij,jxy->ixy", m, modes) for m in (self.inverse, self.wiener))
-        squares = self._pixels(wiener) ** 2
-        pairs = [self._pixels(filtered * band) for band in self.bands]
-        return jnp.concatenate([jnp.mean(u * squares, axis=(1, 2)) for u in pairs])
+        return jnp.mean(self._pixels(filtered) * self._pixels(wiener) ** 2, axis=(1, 2))
 
     def _pixels(self, modes: Any) -> Any:
         return jnp.fft.irfft2(modes, s=(self.num_pixels, self.num_pixels))
@@ -89,7 +89,7 @@ class LensingStatistics:
 
 
 def _directions(typical: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Find the principal directions (NUM_SPECTRA, k, bins, bins) of spectra (m, k, bins, bins) away from typical ones.
+    """Find the principal directions (number, k, bins, bins) of spectra (m, k, bins, bins) away from typical ones.
 
     In units of the typical power, which all directions are put between the roots of at the end; k counts periods, and
     about 2 π k modes have each.
@@ -100,7 +100,7 @@ def _directions(typical: np.ndarray, others: np.ndarray) -> np.ndarray:
     logarithms = (vectors * np.log(np.maximum(values, _LEAST))[..., None, :]) @ vectors.swapaxes(-1, -2)
     weights = np.sqrt(np.pi * np.arange(1, 1 + len(typical)))[:, None, None]
     found = np.linalg.svd((logarithms * weights).reshape(len(others), -1), full_matrices=False)[2]
-    found = found[:NUM_SPECTRA].reshape(-1, *typical.shape) / weights
+    found = found[:_NUM_DIRECTIONS].reshape(-1, *typical.shape) / weights
     # What is the sign of a direction is decided by more power being more.
     return np.asarray(root @ (found * np.sign(np.trace(found[0], axis1=1, axis2=2).sum())) @ root)
 
