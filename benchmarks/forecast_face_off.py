@@ -2,7 +2,7 @@
 
 Every estimator is given the same number of runs of the simulator, and none a gradient. The others share them evenly
 among θ₀ and two points beside it for each parameter, with the same random numbers at all points (paired seeds); ours
-spends half on a fit in a box around θ₀ and half on ``fs.forecast``, which uses such points too. All are told the step,
+spends a part on a fit in a box around θ₀ and the rest on ``fs.forecast``, which uses such points too. All are told the step,
 0.4 σ, and CompressedFisher is told the family of the data where it has it (Poisson; Gaussian whose covariance moves).
 Errors are those of σ of each parameter relative to the exact one.
 
@@ -32,6 +32,7 @@ from peers.environments import ask, interpreter
 
 HERE = Path(__file__).parent / "results"
 STEP = 0.4  # in units of σ, as fs.forecast chooses it
+SHARE = 0.5  # of the simulations, spent on a fit
 BOX = 5.0  # half-width of the box of a fit in units of σ, cut where the problem's range ends
 # Where forecasts are made, and of which family the data are.
 PROBLEMS = {
@@ -78,7 +79,7 @@ def row_of(case: Case, estimator: str, matrix: np.ndarray, truth: np.ndarray) ->
 
 
 def ours(order: tuple[Case, str]) -> list[Row]:
-    """Fit with half of the simulations and forecast with the other half."""
+    """Fit with a part of the simulations and forecast with the others."""
     import fisherscore as fs
 
     case, recipe = order
@@ -92,10 +93,11 @@ def ours(order: tuple[Case, str]) -> list[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", fs.FisherScoreWarning
-        )  # what is learned from 250 simulations is known to be rough
-        sims = fs.simulate(problem.simulator, box, number // 2, seed=seed, progress=False)
+        )  # what is learned from few simulations is known to be rough
+        training = round(SHARE * number)
+        sims = fs.simulate(problem.simulator, box, training, seed=seed, progress=False)
         model = fs.fit(sims, recipe=recipes[recipe], progress=False)
-        settings = {"num_simulations": number - number // 2, "seed": seed + 1_000, "progress": False}
+        settings = {"num_simulations": number - training, "seed": seed + 1_000, "progress": False}
         forecast = fs.forecast(model, theta, problem.simulator, **settings)
     seconds = time.perf_counter() - started
     rows = []
@@ -244,7 +246,13 @@ def main() -> None:
 
     def keep(rows: list[Row]) -> None:
         kept.update({tuple(row[k] for k in KEY): row for row in rows})
-        settings = {"step": STEP, "box": BOX, "claim": CLAIM, "at": {name: at for name, (at, _) in PROBLEMS.items()}}
+        settings = {
+            "step": STEP,
+            "box": BOX,
+            "share": SHARE,
+            "claim": CLAIM,
+            "at": {name: at for name, (at, _) in PROBLEMS.items()},
+        }
         document = {"benchmark": "forecast_face_off", "settings": settings, "rows": [kept[k] for k in sorted(kept)]}
         document |= {"summary": list(summary(document["rows"])), "versions_of_others": theirs, "versions": versions()}
         write_json(document, path)

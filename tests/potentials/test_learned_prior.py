@@ -7,7 +7,7 @@ from fisherscore.potentials import gaussian
 from fisherscore.potentials.gaussian import fit_mean_and_covariance
 from fisherscore.potentials.points import Points
 
-P, DATA, NUM = 12, 40, 1_500
+P, DATA, NUM = 12, 60, 1_500
 RNG = np.random.default_rng(4)
 BASIS = Basis(P, 2)
 INTERACTING = RNG.choice(np.arange(1 + P, len(BASIS)), 6, replace=False)

@@ -33,7 +33,7 @@ _NUM_ROUNDS = 3
 _NUM_FOLDS = 5
 # With many parameters most pairs of them do not interact. From so many data on, the prior of every term is learned,
 # in so many steps a round; and interactions are affordable with more terms than powers would be, of four rows each.
-_MIN_DATA_OF_LEARNED_PRIOR, _NUM_STEPS_OF_PRIOR = 20, 3
+_MIN_DATA_OF_LEARNED_PRIOR, _NUM_STEPS_OF_PRIOR = 50, 3
 _MAX_INTERACTIONS = 1_000
 # The first directions get a smoothness of their own each; the others share one.
 _NUM_DIRECTIONS = 5
