@@ -2,9 +2,9 @@
 
 Every estimator is given the same number of runs of the simulator, and none a gradient. The others share them evenly
 among θ₀ and two points beside it for each parameter, with the same random numbers at all points (paired seeds); ours
-spends a part on a fit in a box around θ₀ and the rest on ``fs.forecast``, which uses such points too. All are told the step,
-0.4 σ, and CompressedFisher is told the family of the data where it has it (Poisson; Gaussian whose covariance moves).
-Errors are those of σ of each parameter relative to the exact one.
+spends three tenths on a fit in a box around θ₀ (a share chosen on other seeds) and the rest on ``fs.forecast``, which
+uses such points too. All are told the step, 0.4 σ, and CompressedFisher is told the family of the data where it has it
+(Poisson; Gaussian whose covariance moves). Errors are those of σ of each parameter relative to the exact one.
 
     python benchmarks/forecast_face_off.py                     # the others' environment is made in the user's cache
     python benchmarks/forecast_face_off.py --python ../peers/bin/python --problems weak_lensing
@@ -32,7 +32,7 @@ from peers.environments import ask, interpreter
 
 HERE = Path(__file__).parent / "results"
 STEP = 0.4  # in units of σ, as fs.forecast chooses it
-SHARE = 0.5  # of the simulations, spent on a fit
+SHARE = 0.3  # of the simulations, spent on a fit
 BOX = 5.0  # half-width of the box of a fit in units of σ, cut where the problem's range ends
 # Where forecasts are made, and of which family the data are.
 PROBLEMS = {
@@ -246,13 +246,8 @@ def main() -> None:
 
     def keep(rows: list[Row]) -> None:
         kept.update({tuple(row[k] for k in KEY): row for row in rows})
-        settings = {
-            "step": STEP,
-            "box": BOX,
-            "share": SHARE,
-            "claim": CLAIM,
-            "at": {name: at for name, (at, _) in PROBLEMS.items()},
-        }
+        settings: Row = {"step": STEP, "box": BOX, "share": SHARE, "claim": CLAIM}
+        settings["at"] = {name: at for name, (at, _) in PROBLEMS.items()}
         document = {"benchmark": "forecast_face_off", "settings": settings, "rows": [kept[k] for k in sorted(kept)]}
         document |= {"summary": list(summary(document["rows"])), "versions_of_others": theirs, "versions": versions()}
         write_json(document, path)
