@@ -8,6 +8,7 @@ is the one on a processor, by statistics alone; with --network a network alone a
     python benchmarks/fields.py                 # an hour or two on two cores
     python benchmarks/fields.py --workers 16    # cases and seeds side by side
     python benchmarks/fields.py --quick         # one seed, the smaller ones
+    python benchmarks/fields.py --most 2000     # those of 2,000 simulations; other rows stay as they are in the results
     python benchmarks/fields.py --network --only multiscale   # on a GPU; other rows stay as they are in the results
 """
 
@@ -204,11 +205,13 @@ def main() -> None:
     parser.add_argument("--num-seeds", type=int, default=3)
     parser.add_argument("--network", action="store_true", help="also fit by a network, alone and beside statistics")
     parser.add_argument("--only", nargs="*", metavar="FIELD", help="these fields alone, such as multiscale")
+    parser.add_argument("--most", type=int, metavar="N", help="cases of no more simulations than this")
     parser.add_argument("--workers", type=int, default=1, help="processes; times are those of a shared machine then")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     cases = [case for case in CASES if case.quick or not options.quick]
     cases = [case for case in cases if options.only is None or case.name in options.only]
+    cases = [case for case in cases if options.most is None or case.num_simulations <= options.most]
     seeds = [FIRST_SEED + k for k in range(1 if options.quick else options.num_seeds)]
     network = (QUICK_NETWORK if options.quick else NETWORK) if options.network else None
     rows = []
@@ -228,7 +231,8 @@ def main() -> None:
                 flush=True,
             )
         facts = {"field": case.name, "side": case.side, "num_simulations": case.num_simulations}
-        rows.append({**facts, "missing": case.missing, "target": case.target, "runs": runs})
+        known = {"missing": case.missing, "target": case.target, "version": versions()["fisherscore"]}
+        rows.append({**facts, **known, "runs": runs})
     options.out.mkdir(parents=True, exist_ok=True)
     name = "fields_quick" if options.quick else "fields"
     rows = kept(options.out / f"{name}.json", rows)

@@ -4,6 +4,7 @@ The noise has the same power at all sizes, and k is in periods a side: larger ma
 information where noise covers them. Every size has a process of its own, so that memory is its own as well.
 
     python benchmarks/fields_growth.py
+    python benchmarks/fields_growth.py --sides 256  # one size; others stay as they are in the results
     python benchmarks/fields_growth.py --quick      # 16 to 64 pixels, 1,000 simulations
 """
 
@@ -92,14 +93,18 @@ def main() -> None:
         options.sides, options.num_simulations = list(SIDES[:3]), 1_000
     options.out.mkdir(parents=True, exist_ok=True)
     name = "fields_growth_quick" if options.quick else "fields_growth"
-    rows: list[dict[str, Any]] = []
+    path = options.out / f"{name}.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
     for side in options.sides:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            rows.append(pool.submit(measured, side, options.num_simulations).result())
-        print(json.dumps(rows[-1]), flush=True)
-        write_json({"benchmark": "fields_growth", "rows": rows, "versions": versions()}, options.out / f"{name}.json")
-    if len(rows) > 1:
-        print(f"powers of the pixels: time {slope(rows, 'seconds'):.2f}, memory {slope(rows, 'gigabytes'):.2f}")
+            row = pool.submit(measured, side, options.num_simulations).result()
+        print(json.dumps(row), flush=True)
+        rows = sorted([*(r for r in rows if r["side"] != side), row], key=lambda r: r["side"])
+        powers = {key: slope(rows, key) for key in ("seconds", "gigabytes")} if len(rows) > 1 else {}
+        document = {"benchmark": "fields_growth", "rows": rows, "powers": powers, "versions": versions()}
+        write_json(document, path)
+    if powers:
+        print(f"powers of the pixels: time {powers['seconds']:.2f}, memory {powers['gigabytes']:.2f}")
         figure(rows, options.out / f"{name}.png")
 
 

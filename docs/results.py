@@ -16,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))  # also when this file is loaded by its path
 
+import results_fields  # noqa: E402
 import results_peers  # noqa: E402
 import results_speed  # noqa: E402
 import results_tables  # noqa: E402
@@ -301,7 +302,9 @@ OF_ONE_FILE = {
     "going_on": ("campaign_resume", results_speed.going_on),
     "kills": ("kills", results_tables.kills),
     "damage": ("damage", results_tables.damage),
-    "fields": ("fields", results_tables.fields),
+    "fields": ("fields", results_fields.fields),
+    "fields_growth": ("fields_growth", results_fields.fields_growth),
+    "lensing_maps": ("lensing_maps", results_fields.lensing_maps),
     "double_precision": ("double_precision", results_tables.double_precision),
     "spectra": ("weak_lensing_spectra", results_tables.spectra),
     "start_up": ("start_up", results_tables.start_up),

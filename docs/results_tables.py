@@ -137,35 +137,6 @@ def start_up(document: Row) -> str:
     return table(("what", "figure"), lines + ratios)
 
 
-def fields(document: Row) -> str:
-    """Write how scores of maps, and forecasts by them, compare with exact ones."""
-    keys = {
-        "score error": "error",
-        "own estimate": "estimated_error",
-        "network alone": "network_error",
-        "own estimate of it": "network_estimated_error",
-        "both": "both_error",
-        "own estimate of both": "both_estimated_error",
-        "16 rings alone": "spectrum_error",
-        "bound / exact": "determinant_of_bound",
-    }
-    measured = {key for row in document["rows"] for run in row["runs"] for key in run}
-    keys = {label: key for label, key in keys.items() if key in measured}
-    head = ("field", "pixels", "simulations", *keys, "fit")
-    lines = []
-    for row in document["rows"]:
-
-        def average(key: str, runs: list[Row] = row["runs"]) -> str:
-            known = [run[key] for run in runs if key in run]
-            return number(sum(known) / len(known)) if known else "–"
-
-        values = [average(key) for key in keys.values()]
-        facts = (row["field"], f"{row['side']}²", f"{row['num_simulations']:,}")
-        lines.append((*facts, *values, average("seconds") + " s"))
-    seeds = max(len(row["runs"]) for row in document["rows"])
-    return f"{table(head, lines)}\n\n{'Means over' if seeds > 1 else 'With'} {seeds} seed{'s' * (seeds > 1)}."
-
-
 def public_benchmark(document: Row) -> str:
     """Write mean accuracies of the classifier beside published ones, by task and number of simulations."""
     lines = []
