@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))  # also when this file is loaded by its path
 
 import results_fields  # noqa: E402
+import results_many  # noqa: E402
 import results_peers  # noqa: E402
 import results_speed  # noqa: E402
 import results_tables  # noqa: E402
@@ -311,6 +312,7 @@ OF_ONE_FILE = {
     "growth": ("growth", results_speed.growth),
     "time_to_answer": ("time_to_answer", results_speed.time_to_answer),
     "accelerators": ("accelerators", results_speed.accelerators),
+    "many_parameters": ("many_parameters", results_many.many_parameters),
     "face_off": ("forecast_face_off", results_peers.face_off),
     "side_by_side": ("side_by_side", results_peers.side_by_side),
     "tasks_beside": ("side_by_side", results_peers.tasks_beside),
