@@ -1,10 +1,12 @@
 """A region that cuts a posterior off is followed by one that goes on beyond the face, in every round and at the end."""
 
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import fisherscore as fs
 from fisherscore._support.axes import Axes
+from fisherscore.inference.aiming.gathered import within
 from fisherscore.inference.aiming.rounds import find, next_region, sizes_of_rounds
 from fisherscore.simulation.regions import Limits, faces_reached, reaching_beyond
 
@@ -41,6 +43,7 @@ def test_faces_that_are_not_reached_or_lie_on_a_limit():
     assert faces_reached(seen, SQUARE, Limits(np.full(2, -9.0), np.array([9.0, 1.0]))) == [(0, 1)]
 
 
+@pytest.mark.slow
 def test_a_round_that_cuts_the_posterior_is_followed_by_a_wider_one():
     sigma = np.sqrt(COVARIANCE[0, 0])
     # Beside the posterior: its region ends one σ below its mean.
@@ -54,6 +57,19 @@ def test_a_round_that_cuts_the_posterior_is_followed_by_a_wider_one():
     assert next_region(found, BOX).inside(EXACT).mean() > 0.98
     whole = fs.simulate(fs.from_python(linear), BOX.around(EXACT), 300, seed=1)
     assert not find(whole, X_OBS, None, BOX, seed=1).cut  # a control
+
+
+@pytest.mark.slow
+def test_nothing_is_simulated_far_beyond_the_end_of_a_prior():
+    prior = {"a": dist.Uniform(1.8, 3.0)}  # which excludes where the data point
+    for seed in range(3):
+        sims = fs.simulate(fs.from_python(linear), fs.uniform(a=(1.75, 2.5), b=(-3.0, 0.0)), 300, seed=seed)
+        region = BOX.around(sims.theta[:, :2], wider=0.0)
+        found = find(within(sims, region), X_OBS, prior, BOX, seed=seed)
+        assert next_region(found, BOX).low[0] > 1.4
+        free = find(within(sims, region), X_OBS, None, BOX, seed=seed)  # a control
+        assert free.cut
+        assert next_region(free, BOX).low[0] < 1.6
 
 
 def test_some_are_kept_for_the_end():

@@ -16,6 +16,7 @@ from ...simulation.regions import CUT_OFF, Limits, clumps_of, faces_reached, rea
 from ...simulation.simulations import Simulations
 from ..posterior import Posterior
 from ..posterior_checks import covariance_within_modes
+from ..priors.given import Parameters, prior_of
 from ..sampling import sample
 from .pilot import pilot_draws
 from .reading import AS_THEY_ARE, Reading
@@ -121,7 +122,7 @@ def find(
     sims: Simulations, x_obs: Any, prior: Any, limits: Proposal, seed: int, *, reading: Reading = AS_THEY_ARE
 ) -> Finding:
     """Learn a score from simulations in a region, and find where its posterior is; never by a bad fit."""
-    model = quick_fit(sims, reading, seed)
+    model, support = quick_fit(sims, reading, seed), support_of(prior, limits)
     error = None if model is None else _error(model)
     if model is not None and error is not None and error <= _TRUSTED:
         with warnings.catch_warnings():
@@ -139,30 +140,39 @@ def find(
                 )
                 spread = _spread_by_error(posterior, model, seed)
                 found = Finding(spread, "posterior", error, is_exact(posterior, model))
-                return beyond_faces(found, faces_of(posterior.samples, sims.proposal, limits), sims.proposal)
+                return beyond_faces(found, faces_of(posterior.samples, sims.proposal, support), sims.proposal, support)
             except TrainingError:
                 pass
     drawn = pilot_draws(sims.theta, reading.rows(sims.x), reading.rows(np.asarray(x_obs, np.float64)[None])[0])
     # Simulations where they are, and where a regression puts them.
-    choices = [
-        beyond_faces(Finding(draws, "pilot", error), faces_of(draws, sims.proposal, limits, _PILOT_CUT), sims.proposal)
-        for draws in drawn
-    ]
+    choices = []
+    for draws in drawn:
+        faces = faces_of(draws, sims.proposal, support, _PILOT_CUT)
+        choices.append(beyond_faces(Finding(draws, "pilot", error), faces, sims.proposal, support))
     return min(choices, key=lambda one: log_volume(next_region(one, limits)))
 
 
-def faces_of(draws: np.ndarray, region: Proposal, limits: Proposal, most: float = CUT_OFF) -> list[tuple[int, int]]:
+def support_of(prior: Any, limits: Proposal) -> Limits:
+    """Return where parameters may lie: within the limits, and where the prior does not end before."""
+    law = prior_of(Parameters(limits.names, limits.low, limits.high), prior)
+    ends = np.array([[-np.inf if a is None else a, np.inf if b is None else b] for a, b in law.ends()])
+    return Limits(np.maximum(limits.low, ends[:, 0]), np.minimum(limits.high, ends[:, 1]))
+
+
+def faces_of(draws: np.ndarray, region: Proposal, support: Limits, most: float = CUT_OFF) -> list[tuple[int, int]]:
     """List the faces of a region at which draws pile up, and beyond which more could be simulated."""
-    if region.axes is None:
-        return []
-    return faces_reached(draws, region.axes, Limits(limits.low, limits.high), most)
+    return [] if region.axes is None else faces_reached(draws, region.axes, support, most)
 
 
-def beyond_faces(found: Finding, faces: list[tuple[int, int]], region: Proposal) -> Finding:
-    """Return a finding whose draws go on beyond faces of the region."""
+def beyond_faces(found: Finding, faces: list[tuple[int, int]], region: Proposal, support: Limits) -> Finding:
+    """Return a finding whose draws go on beyond faces of the region, as far as the support does."""
     if not faces or region.axes is None:
         return found
-    return replace(found, draws=reaching_beyond(found.draws, region.axes, faces), exact=False, cut=True)
+    images = reaching_beyond(found.draws, region.axes, faces)[len(found.draws) :]
+    held = images[support.hold(images)]
+    if len(held) < CUT_OFF * len(images):
+        return found
+    return replace(found, draws=np.concatenate([found.draws, held]), exact=False, cut=True)
 
 
 def _spread_by_error(posterior: Posterior, model: FittedScore, seed: int) -> np.ndarray:

@@ -19,12 +19,14 @@ from ...simulation.plan import Plan
 from ...simulation.proposal import Proposal
 from ...simulation.simulations import Simulations
 from ...simulation.simulator import Simulator
+from ..constraints import precision_at_hand
 from ..posterior import LARGEST_R_HAT, Posterior
-from ..posterior_checks import observation_mark
+from ..posterior_checks import observation_mark, problems_and_notes
 from ..sampling import sample
 from .beginning import first_region
 from .gathered import gathered, within
 from .kept import Diary
+from .local_error import needs_a_closer_look, said_of, with_local_error
 from .reading import AS_THEY_ARE, Reading
 from .result import Inference, Round, Rounds
 from .rounds import Finding, find, has_several_parts, is_settled, next_region, recipe_for, sizes_of_rounds
@@ -170,6 +172,7 @@ class Search:
         if posterior is None or not posterior.r_hat.max() < LARGEST_R_HAT:
             # There are several modes, or there may be: chains do not cross from one to another.
             posterior = self._sampled(model, "smc", options)
+        model, posterior, said = self._looked_at_closely(model, posterior)
         self.diary.write_result(model, posterior)
         last = replace(self.rounds[-1], error=model.estimated_error, sigma=posterior.sigma)
         rounds = Rounds((*self.rounds[:-1], last), self.limits.names)
@@ -181,9 +184,28 @@ class Search:
             rounds=rounds,
             constraints=constraints_under(model, self.prior, self.limits),
             num_saved=num - len(sims),
-            notes=notes_of_rounds(rounds, sims, num),
+            notes=(*said, *notes_of_rounds(rounds, sims, num)),
             simulator=self.simulator,
         )
+
+    def _looked_at_closely(
+        self, model: FittedScore, posterior: Posterior
+    ) -> tuple[FittedScore, Posterior, tuple[str, ...]]:
+        """Where the model's own error is too large for the posterior, see what it is at the observation."""
+        if not needs_a_closer_look(posterior, model):
+            return model, posterior, ()
+        region = self.rounds[-1].region
+        recipe = replace(recipe_for(region), density=None, network=None)
+
+        def again(sims: Simulations, seed: int) -> FittedScore:
+            return fit(sims, recipe=recipe, seed=seed, progress=False, **self.reading.for_fit)
+
+        closer = with_local_error(model, self.x_obs, posterior, self.in_region(region), again)
+        if closer is model:
+            return model, posterior, ()
+        problems, notes = problems_and_notes(posterior, closer, precision_at_hand(closer, self.prior))
+        said = said_of(posterior, model, closer)
+        return closer, replace(posterior, problems=problems, notes=notes), (said,)
 
     def _fitted(self, sims: Simulations, recipe: Any) -> FittedScore:
         """Fit the score in the last region; where data are seen to say nothing of the parameters, it is zero."""
