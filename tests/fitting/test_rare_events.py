@@ -53,6 +53,20 @@ def test_a_model_does_not_look_at_them_and_remembers_it(tmp_path):
         assert np.array_equal(without, with_event)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-4, 1e6])
+def test_a_posterior_of_an_event_says_what_it_left_out(unit, tmp_path):
+    sims = _simulations(500, 12)
+    sims = fs.from_table(sims.theta, sims.x * unit, sims.proposal)
+    fs.fit(sims, recipe=fs.ClosedFormRecipe("gaussian"), progress=False).save(tmp_path)
+    model = fs.load(tmp_path)
+    without, with_event = (
+        fs.sample(model, unit * np.array([0.3, -0.2, event]), num_samples=100, num_warmup=100, progress=False)
+        for event in (0.0, 1.0)
+    )
+    assert not any("hardly any simulation" in problem for problem in without.problems)
+    assert any("hardly any simulation" in problem and "x[2]" in problem for problem in with_event.problems)
+
+
 def test_which_data_hardly_ever_change():
     rows = np.arange(1_000)
     x = np.column_stack([rows < 0, rows == 700, rows % 40 == 7, rows % 30 == 7, rows, rows % 2]).astype(float)

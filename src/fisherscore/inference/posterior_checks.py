@@ -37,22 +37,24 @@ STRANGE = (
 )
 # A combination is not constrained by the data where a posterior keeps more than this part of the region's variance.
 _UNCHANGED = 0.8
+_MOST_LISTED = 3
 # Parameters that make up more than this of such a combination reach to their edges because of it.
 _TAKES_PART = 0.3
 
 
 def problems_and_notes(
-    posterior: Posterior, model: ScoreModel, precision: np.ndarray | None = None
+    posterior: Posterior, model: ScoreModel, precision: np.ndarray | None = None, x: Any = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the reasons not to trust a posterior, and what the data do not constrain.
 
-    ``precision`` (p, p) is that of the prior, where there is another than the training range.
+    ``precision`` (p, p) is that of the prior, where there is another than the training range; ``x`` the observation.
     """
     free = _free_directions(posterior, model, model.region_precision() if precision is None else precision)
     learning = model_problems(posterior, model)
     # A posterior reaches the edge because of a bad score, or because the data say nothing: a wider region is no help.
     excused = model.names if learning else _taking_part(free, model)
-    problems = (*learning, *sampler_problems(posterior), *region_problems(posterior, model, excused))
+    rare = () if x is None else unlearned_problems(model, x)
+    problems = (*learning, *rare, *sampler_problems(posterior), *region_problems(posterior, model, excused))
     return problems, _notes(free, model, TRAINING_RANGE if precision is None else "the prior")
 
 
@@ -193,6 +195,22 @@ def _notes(free: Sequence[np.ndarray], model: ScoreModel, prior: str) -> tuple[s
 def observation_mark(x: Any) -> str:
     """Return a mark by which an observation is known again."""
     return hashlib.sha256(np.ascontiguousarray(x, np.float64).tobytes()).hexdigest()[:16]
+
+
+def unlearned_problems(model: ScoreModel, x: Any) -> list[str]:
+    """Say whether the observation has values that were too rare among the simulations to be learned from."""
+    standardizer = getattr(model, "standardizer", None)
+    if standardizer is None or getattr(model, "embedding", None) is not None:
+        return []
+    places = np.argwhere(standardizer.unlearned(x))
+    if not len(places):
+        return []
+    listed = ", ".join(f"x{place.tolist()} = {np.asarray(x)[tuple(place)]:.6g}" for place in places[:_MOST_LISTED])
+    return [
+        f"of the observation, {listed} is a value that hardly any simulation has. What it tells was left out of the "
+        "fit, and may matter for this posterior: run more simulations where it lies, or put such data together, as by "
+        "their sum"
+    ]
 
 
 def aiming_problems(model: ScoreModel, x: Any) -> list[str]:

@@ -263,8 +263,9 @@ def _posteriors(model: ScoreModel, x: Any, prior: tuple[Any, Any], run: _Run) ->
             seconds=run.seconds,
             support=support,
         )
-        problems, notes = problems_and_notes(posterior, model, precision)
-        aimed = aiming_problems(model, jax.tree.map(lambda a: a[i], x))
+        own = jax.tree.map(lambda a: a[i], x)
+        problems, notes = problems_and_notes(posterior, model, precision, own)
+        aimed = aiming_problems(model, own)
         # What else is wrong with such a posterior comes of that alone.
         return replace(posterior, problems=tuple(aimed) or problems, notes=notes)
 

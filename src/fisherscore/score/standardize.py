@@ -23,7 +23,7 @@ from .scales import Scales
 # Standardised data are at most this large: their squares are numbers of single precision still.
 _FARTHEST = 1e15
 # The scale of data that are left out, in their own: what is divided by it is nothing beside any other.
-_LEFT_OUT = 1e30
+_LEFT_OUT, _SURELY_LEFT_OUT = 1e30, 1e22
 
 
 class Standardizer(eqx.Module):
@@ -75,7 +75,17 @@ class Standardizer(eqx.Module):
 
     def leaving_out(self, data: np.ndarray) -> "Standardizer":
         """Return the same map, which takes the data that are named to zero, whatever they are."""
-        return replace(self, x_scale=np.where(data, _LEFT_OUT * np.maximum(self.x_scale, 1.0), self.x_scale))
+        return replace(self, x_scale=np.where(data, _LEFT_OUT * np.asarray(self.x_scale, np.float64), self.x_scale))
+
+    def unlearned(self, x: np.ndarray) -> np.ndarray:
+        """Say which data of one observation were left out of a fit, as they hardly ever change, and are not as usual.
+
+        Values that fewer than a tenth of all have lie farther from the mean than their deviation, the usual one nearer.
+        """
+        scale = np.asarray(self.x_scale, np.float64)
+        out = scale > _SURELY_LEFT_OUT
+        off = np.abs(np.asarray(x, np.float64) - np.asarray(self.x_centre, np.float64))
+        return np.asarray(out & (off > np.where(out, scale / _LEFT_OUT, np.inf)))
 
     def inputs(self, theta: Any, x: Any) -> tuple[Any, Any]:
         """Map (θ, x) to what the network sees."""

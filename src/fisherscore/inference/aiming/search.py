@@ -203,7 +203,7 @@ class Search:
         closer = with_local_error(model, self.x_obs, posterior, self.in_region(region), again)
         if closer is model:
             return model, posterior, ()
-        problems, notes = problems_and_notes(posterior, closer, precision_at_hand(closer, self.prior))
+        problems, notes = problems_and_notes(posterior, closer, precision_at_hand(closer, self.prior), self.x_obs)
         said = said_of(posterior, model, closer)
         return closer, replace(posterior, problems=problems, notes=notes), (said,)
 
