@@ -78,3 +78,4 @@ def test_some_are_kept_for_the_end():
     # Not where a number of rounds was asked for, nor of few simulations.
     assert sizes_of_rounds(1_000, 2, 3) == sorted(sizes_of_rounds(1_000, 2, 3))
     assert len(sizes_of_rounds(100, 2, None)) == 1
+    assert sizes_of_rounds(300, 2, None) == sizes_of_rounds(300, 2, 2)

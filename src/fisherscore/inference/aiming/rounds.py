@@ -23,8 +23,9 @@ from .reading import AS_THEY_ARE, Reading
 
 # Every round is this much larger than the one before, and the first no smaller than so many, or so many a parameter.
 _GROWTH, _LEAST, _LEAST_A_PARAMETER, _MOST_ROUNDS = 1.4, 100, 20, 5
-# This part is kept for the end, to be run wider where the last posterior goes on beyond its region.
-_KEPT, _LEAST_KEPT = 0.15, 10
+# This part is kept for the end, to be run wider where the last posterior goes on beyond its region, if it is at least half
+# as many as a first round takes.
+_KEPT = 0.15
 # A fit with a larger error of its own does not choose a region; one of closed forms alone is tried again with networks.
 _TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
 # With a smaller error than this, the next region has settled where, for each parameter, it is not smaller than this
@@ -70,10 +71,10 @@ def sizes_of_rounds(num: int, num_parameters: int, num_rounds: int | None) -> li
     wanted = most
     while num_rounds is None and wanted > 1 and _share(0, wanted) * num < least:
         wanted -= 1
-    kept = max(round(_KEPT * num), _LEAST_KEPT * num_parameters) if num_rounds is None and wanted > 1 else 0
+    kept = round(_KEPT * num) if num_rounds is None and wanted > 1 and 2 * _KEPT * num >= least else 0
     ends = np.round(num * np.cumsum([_share(k, wanted) for k in range(wanted)])).astype(int)
     sizes = np.diff(ends, prepend=0).tolist()
-    return [*sizes[:-1], sizes[-1] - kept, kept] if 2 * kept <= sizes[-1] and kept else sizes
+    return [*sizes[:-1], sizes[-1] - kept, kept] if kept else sizes
 
 
 def _share(place: int, num: int) -> float:
