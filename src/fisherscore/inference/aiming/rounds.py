@@ -23,8 +23,8 @@ from .reading import AS_THEY_ARE, Reading
 
 # Every round is this much larger than the one before, and the first no smaller than so many, or so many a parameter.
 _GROWTH, _LEAST, _LEAST_A_PARAMETER, _MOST_ROUNDS = 1.4, 100, 20, 5
-# This part is kept for the end, to be run wider where the last posterior goes on beyond its region, if it is at least half
-# as many as a first round takes.
+# This part is kept for the end, to be run wider where the last posterior goes on beyond its region, if it is at least
+# half as many as a first round takes.
 _KEPT = 0.15
 # A fit with a larger error of its own does not choose a region; one of closed forms alone is tried again with networks.
 _TRUSTED, _GOOD_ENOUGH = 0.6, 0.3
