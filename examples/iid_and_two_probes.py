@@ -151,9 +151,9 @@ print("exact", exact_on.add(exact_off).sigma.round(2))
 # ```text
 # Fisher forecast, 19,999 simulations
 # parameter   value  σ plug-in     σ slope       σ bound      σ conditional
-# source      100    17.82 ± 0.2   17.94 ± 0.08  18.03 ± 0.3  16.43
-# background  200    7.866 ± 0.09  7.924 ± 0.02  7.974 ± 0.1  7.252
-# figure of merit 0.0077372
+# source      100    18.23 ± 0.1   18.17 ± 0.08  18.11 ± 0.2   16.9
+# background  200    7.687 ± 0.06  7.884 ± 0.02  8.081 ± 0.08  7.127
+# figure of merit 0.0076955
 # exact [17.98  8.  ]
 # ```
 #
