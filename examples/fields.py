@@ -111,17 +111,17 @@ for summary in (one_spectrum, two_spectra):
 # one_spectrum estimated error 0.035
 # Fisher forecast, 10,000 simulations
 # parameter  value  σ plug-in       σ slope          σ bound         σ conditional
-# amplitude  0.6    0.1137 ± 0.003  0.1086 ± 0.0004  0.104 ± 0.002   0.1134
-# slope      2      0.2804 ± 0.005  0.2858 ± 0.0005  0.2904 ± 0.005  0.2796
-# figure of merit 31.451
-# bound over σ of the whole field [1.6  1.57]
-# two_spectra estimated error 0.021
+# amplitude  0.6    0.1154 ± 0.002  0.109 ± 0.0004   0.1031 ± 0.001  0.1148
+# slope      2      0.2846 ± 0.003  0.2859 ± 0.0005  0.2859 ± 0.003  0.2831
+# figure of merit 30.606
+# bound over σ of the whole field [1.58 1.54]
+# two_spectra estimated error 0.025
 # Fisher forecast, 10,000 simulations
-# parameter  value  σ plug-in        σ slope          σ bound          σ conditional
-# amplitude  0.6    0.07194 ± 0.001  0.06941 ± 8e-05  0.06677 ± 0.001  0.05745
-# slope      2      0.2114 ± 0.004   0.2023 ± 0.0003  0.1934 ± 0.003   0.1688
-# figure of merit 82.35
-# bound over σ of the whole field [1.03 1.05]
+# parameter  value  σ plug-in         σ slope          σ bound           σ conditional
+# amplitude  0.6    0.06854 ± 0.0007  0.06798 ± 9e-05  0.06704 ± 0.0006  0.05349
+# slope      2      0.2073 ± 0.002    0.2005 ± 0.0003  0.1923 ± 0.002    0.1618
+# figure of merit 90.188
+# bound over σ of the whole field [1.03 1.04]
 # ```
 #
 # The power spectrum of the field alone gives errors 1.6 times those the field allows: the exponential has moved

@@ -191,10 +191,10 @@ print(forecast)
 # %% [markdown]
 # ```text
 # Fisher forecast, 10,000 simulations
-# parameter  value    σ plug-in       σ slope         σ bound         σ conditional
-# rate       135.959  17.97 ± 0.3     17.75 ± 0.1     17.54 ± 0.4     16.77
-# energy     2.39909  0.3397 ± 0.006  0.3471 ± 0.003  0.3553 ± 0.008  0.3169
-# figure of merit 0.17559
+# parameter  value    σ plug-in       σ slope         σ bound        σ conditional
+# rate       133.898  18.48 ± 0.2     17.79 ± 0.1     17.08 ± 0.3    17.28
+# energy     2.42668  0.3384 ± 0.003  0.3399 ± 0.003  0.341 ± 0.006  0.3164
+# figure of merit 0.17101
 # ```
 #
 # Quote the bound: it does not claim more information than the data hold, up to its own error. A gap between plug-in and

@@ -90,12 +90,12 @@ fs.plot.save_figure(fs.plot.fisher_ellipses(forecast, exact=[exact.matrix]), "fo
 # ```text
 # Fisher forecast, 10,000 simulations
 # parameter  value   σ plug-in         σ slope          σ bound           σ conditional
-# omega_c    0.2589  0.02226 ± 0.0003  0.02221 ± 2e-05  0.0222 ± 0.0003   0.003902
-# sigma8     0.8159  0.03251 ± 0.0005  0.03235 ± 3e-05  0.03225 ± 0.0005  0.005698
-# figure of merit 7882.8
+# omega_c    0.2589  0.02134 ± 0.0002  0.02153 ± 2e-05  0.02175 ± 0.0002  0.003953
+# sigma8     0.8159  0.03134 ± 0.0003  0.0315 ± 3e-05   0.0317 ± 0.0003   0.005805
+# figure of merit 8072.7
 # exact σ         [0.0217 0.0316]
-# plug-in / exact [1.028 1.03 ]
-# bound / exact   [1.025 1.022]
+# plug-in / exact [0.985 0.992]
+# bound / exact   [1.004 1.004]
 # ```
 #
 # ![Forecast and exact Fisher ellipse of weak lensing](../docs/tutorials/images/weak_lensing_forecast.png)

@@ -11,7 +11,9 @@ import pytest
 from tests.folders import arrays_of, rewrite
 
 import fisherscore as fs
+from fisherscore.inference.forecast_notes import _explained, _of_bound
 from fisherscore.inference.score_moments import Moments, pooled
+from fisherscore.score.constraints import OwnError
 
 TOY, COUNTS = fs.problems.linear_gaussian(), fs.problems.poisson_counts()
 AT = {"linear-gaussian": [0.5, -1.0], "poisson-counts": [1.2, 0.3]}
@@ -107,6 +109,16 @@ def test_a_covariance_that_bends_over_a_step_is_taken_at_the_point_itself():
     several = np.array([together(1.0, 100, seed)[:2] for seed in range(1, 41)])
     at_point, found = np.sqrt(np.mean((several - 1.0) ** 2, axis=0))
     assert found < 0.75 * at_point
+
+
+@pytest.mark.parametrize(("size", "own", "said"), [(0.9, 0.01, False), (0.9, 1e-4, True), (1.1, 0.01, True)])
+def test_what_a_model_says_of_its_own_error_is_no_disagreement(size, own, said):
+    scaled = fs.FunctionScore(TOY.proposal, (2,), score=lambda t, x: size * TOY.exact_model().score_one(t, x))
+    with pytest.warns(fs.FisherScoreWarning, match="disagree"):  # no own error is known
+        forecast = fs.forecast(scaled, [0.0, 0.0], TOY.simulator, num_simulations=40_000)
+    known = OwnError(forecast.fisher, own * forecast.fisher, 1_000)
+    notes = _of_bound(forecast, free=False, explained=_explained(forecast, known))
+    assert bool(notes) == said and all("disagree" in note for note in notes)
 
 
 def test_slope_is_linear_in_the_score_where_the_plug_in_is_not():

@@ -41,7 +41,9 @@ def forecast_notes(result: Forecast, model: ScoreModel, prior: tuple[np.ndarray,
         singular = f"the Fisher matrix of the data alone is singular, so there are errors only {_ONLY}"
         notes += [*told, *([] if prior else [singular])]
     elif not any(note.startswith(BADLY_LEARNED) for note in notes):
-        notes += _of_bound(_with(result, precision) if free else result, free=bool(free))
+        notes += _of_bound(
+            _with(result, precision) if free else result, free=bool(free), explained=_explained(result, known)
+        )
     return tuple(notes)
 
 
@@ -50,8 +52,22 @@ def _with(result: Forecast, precision: np.ndarray) -> Forecast:
     return result.add(FisherMatrix(result.names, precision))
 
 
-def _of_bound(result: Forecast, *, free: bool) -> list[str]:
-    """Say where the bound is not determined, or where plug-in and bound disagree beyond their errors."""
+def _explained(result: Forecast, known: OwnError | None) -> tuple[float, float]:
+    """Return by how much σ of the bound may be below and above that of the plug-in for the model's own error.
+
+    A score that is too small by a factor has an error of the square of what is missing, and the plug-in misses as much
+    of 1/σ, while the bound does not depend on such a factor. Noise makes the plug-in larger and the bound smaller, by
+    about its square in σ.
+    """
+    if known is None:
+        return 0.0, 0.0
+    inverse = np.linalg.pinv(result.fisher, hermitian=True)
+    square = float(np.clip(np.linalg.eigvals(inverse @ known.covariance).real.max(), 0.0, 1.0))
+    return square**0.5, square
+
+
+def _of_bound(result: Forecast, *, free: bool, explained: tuple[float, float]) -> list[str]:
+    """Say where the bound is not determined, or where plug-in and bound disagree beyond what errors explain."""
     if result.degenerate_direction() or result.bound.sigma_error is None:
         return []
     unsure = result.bound.sigma_error / result.bound.sigma
@@ -64,6 +80,7 @@ def _of_bound(result: Forecast, *, free: bool) -> list[str]:
     excess, spread = _excess_of_bound(result)
     # Beside what the data leave free, noise is information of the bound: it then counts only where it claims less.
     off = np.maximum(excess, 0.0) if free else np.abs(excess)
+    off = off - np.where(excess < 0, *explained)
     worst = int(np.nanargmax(off / spread))
     if not off[worst] < 3 * spread[worst] + 0.02:
         return [
