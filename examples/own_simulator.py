@@ -198,7 +198,8 @@ print(forecast)
 # ```
 #
 # Quote the bound: it does not claim more information than the data hold, up to its own error. A gap between plug-in and
-# bound that is larger than their errors means that the score is not good enough, and is warned about.
+# bound that is larger than their errors comes of an error of the score; one that is larger than the model's own error explains
+# is warned about.
 #
 # ## 8. Posterior
 #

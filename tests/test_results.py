@@ -79,7 +79,13 @@ def figures_of_when_not(error):
     signs, covariance = (
         [error(problem, num, "auto") for num in (500, 20_000)] for problem in ("two_signs", "gaussian_covariance")
     )
+    many = {
+        case: max(abs(v - 1) for run in found["runs"] for v in run["learned"]["bound"]["sigma_over_exact"].values())
+        for case, found in results.read("many_parameters")["cases"].items()
+    }
     return [
+        (page, f"is off by at most {100 * many['21 parameters']:.1f} % for any of them"),
+        (page, f"With 40 it is off by up to {100 * many['40 parameters']:.0f} %"),
         (page, f"is off by {plain} by finite differences and by {bound} by the bound"),
         (page, f"in a Gaussian covariance, by {known} (DerivKit) and {learned}"),
         (page, f"error {signs[0]}; nothing is 1) or all information is in the covariance ({covariance[0]})"),
