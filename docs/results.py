@@ -311,6 +311,7 @@ OF_ONE_FILE = {
     "start_up": ("start_up", results_tables.start_up),
     "growth": ("growth", results_speed.growth),
     "time_to_answer": ("time_to_answer", results_speed.time_to_answer),
+    "time_to_answer_versions": ("time_to_answer_versions", results_speed.time_to_answer),
     "accelerators": ("accelerators", results_speed.accelerators),
     "many_parameters": ("many_parameters", results_many.many_parameters),
     "face_off": ("forecast_face_off", results_peers.face_off),
