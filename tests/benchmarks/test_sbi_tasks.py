@@ -9,6 +9,7 @@ import pytest
 from benchmarks.sbi_tasks import TASKS, References
 from benchmarks.sbi_tasks.glm import design, prior
 from benchmarks.sbi_tasks.identities import steins_identity
+from benchmarks.sbi_tasks.jobs import Outcome, pair_of
 from benchmarks.sbi_tasks.populations import infected, log_populations
 from benchmarks.sbi_tasks.slcp import distractors
 from scipy.integrate import solve_ivp
@@ -170,3 +171,11 @@ def test_packed_references_are_those_of_the_files(tmp_path):
     assert np.allclose(plain.posterior(task, 10), again.posterior(task, 10), rtol=1e-6)
     assert np.allclose(plain.observation(task, 3), again.observation(task, 3), rtol=1e-6)
     assert np.allclose(plain.true_parameters(task, 3), again.true_parameters(task, 3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["aimed", "reference"])
+def test_a_classifier_is_given_as_many_of_each(method):
+    reference = np.random.default_rng(0).normal(size=(1_000, 2))
+    one, other = pair_of(Outcome({"method": method}, reference[:200] + 5.0, reference))
+    assert len(one) == len(other) == (200 if method == "aimed" else 500)
+    assert (other.mean() > 4) == (method == "aimed")
