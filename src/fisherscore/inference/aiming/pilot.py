@@ -41,7 +41,7 @@ def pilot_draws(theta: np.ndarray, x: np.ndarray, x_obs: np.ndarray) -> list[np.
     nearest = np.argsort(distance)[: min(num, max(int(_NEAREST * num), _MIN_A_PARAMETER * p))]
     # A regression that puts the observation beyond all simulations goes on where nothing holds it.
     beyond = (np.abs(at_observed[:p]) > np.abs(target).max(axis=0)).any()
-    if explained[:p].mean() < _WELL_EXPLAINED or (beyond and __import__("os").environ.get("BEY", "1") == "1"):
+    if explained[:p].mean() < _WELL_EXPLAINED or beyond:
         return [theta[nearest]]
     scores = at_observed[:p] + residuals[nearest, :p]
     ordered = np.sort(target, axis=0)
