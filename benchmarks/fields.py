@@ -54,6 +54,7 @@ class Case:
 CASES = (
     Case("gaussian", fs.problems.gaussian_field, 32, 2_000, 0.06, quick=True),
     Case("gaussian", fs.problems.gaussian_field, 32, 10_000, 0.03),
+    Case("gaussian", fs.problems.gaussian_field, 128, 10_000, None),
     Case("lognormal", fs.problems.lognormal_field, 32, 2_000, None, quick=True),
     Case("lognormal", fs.problems.lognormal_field, 64, 10_000, 0.08),
     Case("multiscale", fs.problems.multiscale_field, 32, 2_000, None, quick=True),
@@ -185,11 +186,11 @@ def figure(rows: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def kept(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put rows in place of those of the same cases in a file, which keeps its others."""
+def kept(path: Path, new: dict[str, Any]) -> list[dict[str, Any]]:
+    """Put a row in the place of that of the same case in a file, which keeps its others."""
     known = json.loads(path.read_text())["rows"] if path.exists() else []
     named = {(case.name, case.side, case.num_simulations): None for case in CASES}
-    for row in [*known, *rows]:
+    for row in [*known, new]:
         named[row["field"], row["side"], row["num_simulations"]] = row
     return [row for row in named.values() if row is not None]
 
@@ -214,7 +215,8 @@ def main() -> None:
     cases = [case for case in cases if options.most is None or case.num_simulations <= options.most]
     seeds = [FIRST_SEED + k for k in range(1 if options.quick else options.num_seeds)]
     network = (QUICK_NETWORK if options.quick else NETWORK) if options.network else None
-    rows = []
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / ("fields_quick.json" if options.quick else "fields.json")
     for case, runs in zip(cases, all_runs(cases, seeds, options.workers, network), strict=True):
         print(
             f"{case.name:16s} {case.side:4d}²  {case.num_simulations:6,} simulations   "
@@ -232,12 +234,9 @@ def main() -> None:
             )
         facts = {"field": case.name, "side": case.side, "num_simulations": case.num_simulations}
         known = {"missing": case.missing, "target": case.target, "version": versions()["fisherscore"]}
-        rows.append({**facts, **known, "runs": runs})
-    options.out.mkdir(parents=True, exist_ok=True)
-    name = "fields_quick" if options.quick else "fields"
-    rows = kept(options.out / f"{name}.json", rows)
-    write_json({"benchmark": "fields", "rows": rows, "versions": versions()}, options.out / f"{name}.json")
-    figure(rows, options.out / f"{name}.png")
+        rows = kept(path, {**facts, **known, "runs": runs})
+        write_json({"benchmark": "fields", "rows": rows, "versions": versions()}, path)
+        figure(rows, path.with_suffix(".png"))
 
 
 if __name__ == "__main__":
