@@ -42,6 +42,18 @@ def test_a_region_around_two_modes_has_two_parts():
     assert len(parts_of(BOX)) == 1
 
 
+def test_no_corner_of_a_part_sticks_out_of_the_region():
+    """Where the modes lie along the diagonal of the region's axes, corners of the boxes around them would."""
+    draws = np.array([1.0, 0.8]) * DRAWS + np.outer(SIGNS, [0.0, 0.8])
+    region = BOX.around(draws)
+    for box, part in zip(region.parts.boxes, parts_of(region), strict=True):
+        corners = np.array([[a, b] for a in (-1, 1) for b in (-1, 1)])
+        assert region.axes.holds(part.axes.outer(0.999 * corners)).all()
+        assert 0.5 < np.linalg.det(part.axes.factor) / np.linalg.det(0.75 * box.factor) <= 1.0 + 1e-9
+    sticks_out = [not region.axes.holds(box.outer(0.75 * corners)).all() for box in region.parts.boxes]
+    assert any(sticks_out)  # the control
+
+
 def test_an_exact_model_passes(tmp_path):
     found = checked(exact, out=tmp_path)
     assert found.passed, str(found)

@@ -7,11 +7,14 @@ from typing import Any
 
 from .. import plot
 from ..errors import CampaignError
-from ..inference.aiming.checking import CHECKED
+from ..inference.aiming.checking import check_on, parts_of
 from ..inference.aiming.kept import DOCUMENT, read_rounds
 from ..inference.aiming.result import Rounds
-from ..inference.aiming.rounds import has_several_parts
-from ..inference.aiming.search import Search
+from ..inference.aiming.rounds import has_several_parts, recipe_for
+from ..inference.aiming.search import Search, aimed
+from ..inference.diagnosis_result import Diagnosis
+from ..inference.diagnostics import diagnose
+from ..score.fitted import FittedScore
 from ..simulation.continuing import see_same_simulator
 from ..simulation.execution.ledger import Ledger
 from ..simulation.execution.run import OK
@@ -49,9 +52,6 @@ class AimedCampaign:
         search.conclude_rounds()
         self.workspace.say(str(Rounds(search.rounds, c.proposal.names)))
 
-    def join_shards(self) -> None:
-        """There are none."""
-
     def simulations(self) -> Simulations:
         """Return the simulations of all rounds that lie in the last region."""
         return self._kept[0]
@@ -63,13 +63,19 @@ class AimedCampaign:
 
     @property
     def region(self) -> Proposal:
-        """The region of the last round, in one part, but for its edges: what checks are about."""
-        return self.rounds[-1].region.in_one_part(CHECKED)
+        """The region of the last round, in which the score is learned."""
+        last: Proposal = self.rounds[-1].region
+        return last
+
+    @property
+    def parts(self) -> list[Proposal]:
+        """The parts of that region, but for their edges: what checks are about, each by itself."""
+        return parts_of(self.region)
 
     @property
     def method(self) -> str | None:
         """The sampler that a posterior in several parts needs; None where any will do."""
-        return "smc" if has_several_parts(self.rounds[-1].region) else None
+        return "smc" if has_several_parts(self.region) else None
 
     def key(self) -> str:
         """Hash the rounds, and the checksums of some of their data; other settings than the file's are refused."""
@@ -106,6 +112,33 @@ class AimedCampaign:
             out=self._folder,
             options={"num_checked": c.num_checked, "progress": self.workspace.progress, **c.engine},
         )
+
+
+def recipe_of(workspace: Workspace) -> Any:
+    """Return the recipe that the file asks for; of several modes far apart, the default knows densities alone."""
+    c = workspace.configuration
+    return c.recipe if c.rounds is None or c.recipe != "auto" else recipe_for(AimedCampaign(workspace).region)
+
+
+def as_aimed(workspace: Workspace, model: FittedScore) -> FittedScore:
+    """Return a model that knows at which observation it was aimed, where there are rounds."""
+    c = workspace.configuration
+    return model if c.rounds is None else aimed(model, workspace.observation(), c.proposal)
+
+
+def checked(workspace: Workspace, fresh_of: list[Simulations]) -> Diagnosis:
+    """Check the model on the fresh simulations of an analysis; with rounds, those of each part of the last region."""
+    c, model = workspace.configuration, workspace.model()
+    known = c.observation is not None and not c.observation.iid
+    options: dict[str, Any] = {
+        "x_obs": workspace.observation() if known else None,
+        "num_posteriors": c.num_posteriors,
+        "seed": c.seed,
+        "progress": workspace.progress,
+    }
+    if c.rounds is None:
+        return diagnose(model, fresh_of[0], **options)
+    return check_on(model, fresh_of, AimedCampaign(workspace).region, **options)
 
 
 def rounds_of(workspace: Workspace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The two campaigns of an analysis: simulations to train on, and fresh ones for the checks.
+"""The campaigns of an analysis: simulations to train on, and fresh ones for the checks.
 
 Before the first simulation of a new campaign the simulator is tried, and a long campaign stops early when too many of
 its first runs fail, so that no time is spent on simulations nobody can use.
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..errors import CampaignError, SimulationError
 from ..fitting.checks import MAX_FAILURE_RATE
@@ -38,6 +40,7 @@ class AnalysisCampaign:
     name: str
     num_simulations: int
     seed: int
+    proposal: Proposal
 
     @classmethod
     def training(cls, workspace: Workspace) -> "AnalysisCampaign | AimedCampaign":
@@ -45,19 +48,23 @@ class AnalysisCampaign:
         c = workspace.configuration
         if c.rounds is not None:
             return AimedCampaign(workspace)
-        return cls(workspace, "campaign", c.num_simulations, c.seed)
+        return cls(workspace, "campaign", c.num_simulations, c.seed, c.proposal)
 
     @classmethod
-    def test(cls, workspace: Workspace) -> "AnalysisCampaign":
-        """Return the campaign of the checks."""
-        c = workspace.configuration
-        return cls(workspace, "test", c.num_test, c.seed + TEST_SEED)
+    def tests(cls, workspace: Workspace) -> "list[AnalysisCampaign]":
+        """Return the campaigns of the checks: one all over the file's range or the last region, or one for each part.
 
-    @property
-    def proposal(self) -> Proposal:
-        """Where it simulates: all over the file's range, or in the last region of rounds, which checks are about."""
-        c = self.workspace.configuration
-        return c.proposal if c.rounds is None else AimedCampaign(self.workspace).region
+        The rounds, if any, must be finished.
+        """
+        c = workspace.configuration
+        if not c.num_test:
+            return []
+        seed = c.seed + TEST_SEED
+        parts = [c.proposal] if c.rounds is None else AimedCampaign(workspace).parts
+        if len(parts) == 1:
+            return [cls(workspace, "test", c.num_test, seed, parts[0])]
+        share, seeds = -(-c.num_test // len(parts)), np.random.SeedSequence(seed).generate_state(len(parts))
+        return [cls(workspace, f"test-{k}", share, int(seeds[k - 1]), part) for k, part in enumerate(parts, 1)]
 
     @property
     def folder(self) -> Path:
@@ -176,9 +183,11 @@ def run_campaigns(workspace: Workspace, shard: str | None = None, retry: Sequenc
     Failures of the kinds in ``retry`` are.
     """
     _try_simulator(workspace)
-    campaigns: list[AnalysisCampaign | AimedCampaign] = [AnalysisCampaign.training(workspace)]
-    if workspace.configuration.num_test:
-        campaigns.append(AnalysisCampaign.test(workspace))
+    training = AnalysisCampaign.training(workspace)
+    if isinstance(training, AimedCampaign):  # what checks are about is known after the last round
+        training.run(shard, retry)
+    campaigns = [] if isinstance(training, AimedCampaign) else [training]
+    campaigns += AnalysisCampaign.tests(workspace)
     if shard is None:
         for campaign in campaigns:
             campaign.join_shards()

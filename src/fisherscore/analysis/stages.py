@@ -26,8 +26,6 @@ from ..errors import (
     MissingExtraError,
     ModelFolderError,
 )
-from ..inference.aiming.search import aimed
-from ..inference.diagnostics import diagnose
 from ..inference.estimate import maximum_likelihood
 from ..inference.fisher_matrix import FisherMatrix
 from ..inference.forecast_notes import forecast_notes
@@ -36,7 +34,7 @@ from ..inference.forecasting import forecast
 from ..inference.posterior import Posterior
 from ..inference.sampling import sample
 from ..score.fitted import FittedScore
-from .aimed import rounds_of, sampler_of_rounds
+from .aimed import as_aimed, checked, recipe_of, rounds_of, sampler_of_rounds
 from .campaigns import AnalysisCampaign, refuse_failures, run_campaigns
 from .configuration import Configuration
 from .forecasts import forecast_point, forecast_result, forecast_table
@@ -158,12 +156,11 @@ class Fit(ResultStage):
         """Fit a model and save it."""
         c = workspace.configuration
         sims = AnalysisCampaign.training(workspace).simulations()
-        options = {"recipe": c.recipe, "seed": c.seed, "allow_failures": c.allow_failures}
+        options = {"recipe": recipe_of(workspace), "seed": c.seed, "allow_failures": c.allow_failures}
         model = fit_or_say_why(sims, progress=workspace.progress, **options)
         if isinstance(model, str):
             return {"num_simulations": len(sims), "nothing_learned": model, "table": model}
-        if c.rounds is not None:
-            model = aimed(model, workspace.observation(), c.proposal)
+        model = as_aimed(workspace, model)
         model.save(workspace.out / "model")
         result = {
             **rounds_of(workspace),
@@ -327,25 +324,19 @@ class Check(ResultStage):
     def key(self, workspace: Workspace) -> str:
         """Hash the fit, the simulations to check it on, and the observation."""
         c = workspace.configuration
-        test = AnalysisCampaign.test(workspace).key() if c.num_test else None
-        return digest(FIT.key(workspace), test, workspace.observation_key(), c.seed, c.num_posteriors)
+        tests = [campaign.key() for campaign in AnalysisCampaign.tests(workspace)]
+        marks = tests if len(tests) > 1 else [tests[0] if tests else None]
+        return digest(FIT.key(workspace), *marks, workspace.observation_key(), c.seed, c.num_posteriors)
 
     def check_inputs(self, workspace: Workspace) -> None:
         """Refuse to start before the campaign of the checks is finished and the model fitted."""
-        AnalysisCampaign.test(workspace).simulations()
+        for campaign in AnalysisCampaign.tests(workspace):
+            campaign.simulations()
         super().check_inputs(workspace)
 
     def work(self, workspace: Workspace) -> dict[str, Any]:
         """Run the checks and draw them."""
-        c = workspace.configuration
-        diagnosis = diagnose(
-            workspace.model(),
-            AnalysisCampaign.test(workspace).simulations(),
-            x_obs=None if c.observation is None or c.observation.iid else workspace.observation(),
-            num_posteriors=c.num_posteriors,
-            seed=c.seed,
-            progress=workspace.progress,
-        )
+        diagnosis = checked(workspace, [campaign.simulations() for campaign in AnalysisCampaign.tests(workspace)])
         # What was learned, under the prior of the file, is the verdict's to say.
         diagnosis = replace(diagnosis, findings=())
         plot.save_figure(plot.identities(diagnosis), workspace.out / "checks.png")

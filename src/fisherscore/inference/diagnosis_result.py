@@ -10,7 +10,7 @@ from ..score.constraints import BADLY_LEARNED
 
 PASS, FAIL, UNCLEAR = "pass", "FAIL", "unclear"
 # Checks of posteriors, which do not rest on all simulations.
-_OF_POSTERIORS = ("calibration", "coverage")
+_OF_POSTERIORS = ("calibration", "coverage", "parts")
 # Chance of a false alarm per check.
 LEVEL = 0.005
 

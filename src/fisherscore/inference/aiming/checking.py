@@ -34,10 +34,16 @@ _TOLERANCE = 0.1
 def parts_of(region: Proposal) -> list[Proposal]:
     """Return the parts of a region but for their edges, as proposals; a region in one part is the only one."""
     boxes = () if region.parts is None else region.parts.boxes
-    if len(boxes) < 2:
+    if len(boxes) < 2 or region.axes is None:
         return [region.in_one_part(CHECKED)]
-    inner = [Axes(box.centre, CHECKED * box.factor) for box in boxes]
+    inner = [Axes(box.centre, _size_within(box, region.axes) * box.factor) for box in boxes]
     return [region.with_axes(box, Parts((box,), (1.0,))) for box in inner]
+
+
+def _size_within(box: Axes, region: Axes) -> float:
+    """Return how much of a box is checked: corners that stick out of the region are beyond what was learned."""
+    centre, reach = region.inner(box.centre), np.abs(region.inverse @ box.factor).sum(axis=1)
+    return float(min(CHECKED, ((1 - np.abs(centre)) / reach).min()))
 
 
 def check_model(
@@ -45,23 +51,38 @@ def check_model(
 ) -> Diagnosis:
     """Check a model by so many fresh simulations, and so many posteriors of them."""
     parts, (num, num_posteriors) = parts_of(region), sizes
-    if len(parts) == 1:
-        fresh = simulate(simulator, parts[0], num, seed=seed, **options)
-        return diagnose(model, fresh, num_posteriors=num_posteriors, seed=seed)
     out = options.pop("out", None)
     fresh_of = []
     for k, part in enumerate(parts):
-        folder = None if out is None else Path(out) / f"part-{k + 1}"
+        folder = out if out is None or len(parts) == 1 else Path(out) / f"part-{k + 1}"
         fresh_of.append(simulate(simulator, part, -(-num // len(parts)), seed=seed + k, out=folder, **options))
-    found = diagnose(model, gathered(fresh_of, region), num_posteriors=0)
-    checks, ranks, coverage = list(found.checks), None, None
-    if num_posteriors:
-        share = -(-num_posteriors // len(parts))
-        pairs = [ranks_in(model, fresh, share, seed=seed + k) for k, fresh in enumerate(fresh_of)]
-        ranks, coverage = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
-        checks += calibration_checks(ranks, coverage)
-        if model.has_density:
-            checks.append(check_of_weights(model, parts, [fresh.ok().take(slice(share)) for fresh in fresh_of]))
+    return check_on(model, fresh_of, region, num_posteriors=num_posteriors, seed=seed)
+
+
+def check_on(
+    model: ScoreModel,
+    fresh_of: list[Simulations],
+    region: Proposal,
+    *,
+    num_posteriors: int,
+    seed: int,
+    x_obs: Any = None,
+    progress: bool | None = None,
+) -> Diagnosis:
+    """Check a model on fresh simulations of each part of a region, which is in one or in several."""
+    options = {"x_obs": x_obs, "progress": progress, "seed": seed}
+    if len(fresh_of) == 1:
+        return diagnose(model, fresh_of[0], num_posteriors=num_posteriors, **options)
+    found = diagnose(model, gathered(fresh_of, region), num_posteriors=0, **options)
+    if not num_posteriors:
+        return found
+    share = -(-num_posteriors // len(fresh_of))
+    pairs = [ranks_in(model, fresh, share, seed=seed + k) for k, fresh in enumerate(fresh_of)]
+    ranks, coverage = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
+    checks = [*found.checks, *calibration_checks(ranks, coverage)]
+    if model.has_density:
+        parts = [fresh.proposal for fresh in fresh_of]
+        checks.append(check_of_weights(model, parts, [fresh.ok().take(slice(share)) for fresh in fresh_of]))
     return replace(found, checks=tuple(checks), ranks=ranks, coverage=coverage)
 
 
