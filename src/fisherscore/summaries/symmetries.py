@@ -86,8 +86,8 @@ def _statistics(x: np.ndarray, field: FieldShape) -> tuple[np.ndarray, np.ndarra
     rises = [_rise(images, axis) for axis in axes]
     steps = np.stack([_mean(rise * rise) for rise in rises])
     seam = np.concatenate([_over_seam(images, axis) - step for axis, step in zip(axes, steps, strict=True)], axis=1)
-    odd = [_odd_along(images, rise, axis) for rise, axis in zip(rises, axes, strict=True)]
-    odd = np.concatenate([*odd, _leaning(images, axes)], axis=1)
+    mirrored = [_odd_along(images, rise, axis) for rise, axis in zip(rises, axes, strict=True)]
+    odd = np.concatenate([*mirrored, _leaning(images, axes)], axis=1)
     return seam, odd, steps[0] - steps[-1]
 
 
