@@ -317,7 +317,6 @@ OF_ONE_FILE = {
     "face_off": ("forecast_face_off", results_peers.face_off),
     "side_by_side": ("side_by_side", results_peers.side_by_side),
     "tasks_beside": ("side_by_side", results_peers.tasks_beside),
-    "simulations_needed": ("simulation_efficiency", results_peers.simulations_needed),
     "aiming": ("aiming", results_tables.aiming),
     "public_benchmark": ("sbi_benchmark", results_tables.public_benchmark),
 }
@@ -331,8 +330,15 @@ def of_one_file(name: str) -> str:
     return text if name in ("compare_versions", "double_precision") else with_versions(text, file)
 
 
+def simulations_needed() -> str:
+    """Compare the best peer with ours by how many simulations both need."""
+    text = results_peers.simulations_needed(read("simulation_efficiency"), read("side_by_side"))
+    return with_versions(text, "simulation_efficiency")
+
+
 TABLES = {
     "headline": headline,
+    "simulations_needed": simulations_needed,
     "score_errors": score_errors,
     "budget": budget,
     "own_estimates": own_estimates,

@@ -50,9 +50,9 @@ def fit(given: dict[str, Rows], order: dict[str, Any]) -> Fitted:
         return low + scale * (np.concatenate(kept)[:num] + 1) / 2
 
     return Fitted(
+        draw,
         lambda theta, x: np.asarray(log_prob(unit(theta), data(x)), float),
         lambda theta, x: np.asarray(gradient(unit(theta), data(x)), float) * 2 / scale,
-        draw,
     )
 
 

@@ -6,9 +6,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import venv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from .exchange import ASKS
 
 PACKAGES = {
     "forecasts": ("numpy==2.2.6", "CompressedFisher==0.1.0", "derivkit==1.4.0"),
@@ -41,14 +47,68 @@ def interpreter(name: str, given: Path | None = None) -> Path:
     return python
 
 
-def ask(python: Path, script: str, order: dict[str, Any]) -> Any:
-    """Run a script of this folder by an interpreter, with an order as JSON, and read the JSON of its last line."""
+class TooLong(Exception):
+    """A system was ended after the seconds it had."""
+
+
+class SystemFailed(Exception):
+    """A system ended with an error."""
+
+
+def ask(
+    python: Path,
+    script: str,
+    order: dict[str, Any],
+    simulator: Callable[[np.ndarray], np.ndarray] | None = None,
+    *,
+    limit: float | None = None,
+) -> Any:
+    """Run a script of this folder by an interpreter, with an order as JSON, and read the JSON of its last line.
+
+    Args:
+        python: The interpreter.
+        script: The name of the script.
+        order: What it is told.
+        simulator: What answers where it asks for simulations.
+        limit: After how many seconds it is ended.
+
+    Returns:
+        What it says.
+    """
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     if python == Path(sys.executable):  # ours, which may be found by that path alone
         kept = dict(os.environ)
     command = [str(python), str(HERE / script), json.dumps(order)]
-    with tempfile.TemporaryDirectory() as folder:  # some leave files where they run
-        done = subprocess.run(command, env=kept, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise RuntimeError(f"{script} failed:\n{done.stdout[-500:]}\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    pipe, ended = subprocess.PIPE, threading.Event()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:  # some leave files there
+        with subprocess.Popen(  # noqa: S603
+            command, env=kept, cwd=folder, stdin=pipe, stdout=pipe, stderr=errors, text=True
+        ) as process:
+            timer = threading.Timer(limit or threading.TIMEOUT_MAX, lambda: (ended.set(), process.kill()))
+            timer.daemon = True
+            timer.start()
+            try:
+                last = _last_line(process, simulator)
+            finally:
+                timer.cancel()
+                process.kill() if sys.exc_info()[0] else process.wait()
+        if ended.is_set():
+            raise TooLong(f"not finished after {limit:.0f} s")
+        if process.returncode:
+            errors.seek(0)
+            raise SystemFailed(f"{script} failed:\n{last[-500:]}\n{errors.read()[-3000:]}")
+    return json.loads(last)
+
+
+def _last_line(process: Any, simulator: Callable[[np.ndarray], np.ndarray] | None) -> str:
+    """Read to the end, answer what is asked for on the way, and return the last line."""
+    last = ""
+    for line in process.stdout:
+        if simulator is not None and line.startswith(ASKS):
+            theta, x = json.loads(line[len(ASKS) :])
+            np.save(x, np.asarray(simulator(np.load(theta)), np.float64))
+            process.stdin.write("done\n")
+            process.stdin.flush()
+        elif line.strip():
+            last = line
+    return last
