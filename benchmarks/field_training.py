@@ -206,13 +206,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE)
     options = parser.parse_args()
     rows = []
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"field_training_{jax.devices()[0].platform}.json"
     for side in options.sides:
         rows.append(measured(side, options))
         print("   ".join(f"{key} {value:,.4g}" for key, value in rows[-1].items()), flush=True)
-    device = jax.devices()[0].platform
-    document = {"benchmark": "field_training", "rows": rows, "versions": versions()}
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_json(document, options.out / f"field_training_{device}.json")
+        write_json({"benchmark": "field_training", "rows": rows, "versions": versions()}, path)
 
 
 if __name__ == "__main__":
