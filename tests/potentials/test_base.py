@@ -21,6 +21,7 @@ SETTINGS = {
 _FAMILY = {"architecture": "exponential_family", "settings": SETTINGS["exponential_family"]}
 SETTINGS["mapped"] = {"num_knots": 5, "inner": _FAMILY}
 SETTINGS["condensed"] = {"num_summaries": 3, "inner": _FAMILY}
+SETTINGS["rare_events"] = {"places": [1, 4], "inner": _FAMILY}
 SETTINGS["stack"] = {"members": [_FAMILY, {"architecture": "mapped", "settings": SETTINGS["mapped"]}]}
 
 

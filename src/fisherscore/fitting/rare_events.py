@@ -20,9 +20,13 @@ def hardly_ever_changes(x: np.ndarray) -> np.ndarray:
     Returns:
         Whether each does, shape (d,).
     """
+    num_others = (x != usual_values(x)).sum(axis=0)
+    return (num_others > 0) & (num_others < min(_LEAST, _LEAST_PART * len(x)))
+
+
+def usual_values(x: np.ndarray) -> np.ndarray:
+    """Return the value (d,) that nearly all rows (n, d) have, of data that hardly ever change."""
     num = len(x)
     # Where nearly all values are equal, so are most of any hundred rows of them.
     rows = np.unique(np.linspace(0, num - 1, min(num, _NUM_LOOKED_AT)).astype(int))
-    usual = np.median(x[rows], axis=0) if len(rows) % 2 else np.median(x[rows[1:]], axis=0)
-    num_others = (x != usual).sum(axis=0)
-    return (num_others > 0) & (num_others < min(_LEAST, _LEAST_PART * num))
+    return np.asarray(np.median(x[rows] if len(rows) % 2 else x[rows[1:]], axis=0))

@@ -16,6 +16,7 @@ from ..errors import ArgumentError
 from ..potentials.base import Fitter, build
 from ..potentials.closed_forms import CLOSED_FORMS
 from ..potentials.mixture_density import MixtureDensity
+from ..potentials.rare_events import RareEventsFitter
 from ..score.fitted import FittedScore
 from ..score.standardize import Standardizer
 from ..simulation.failures import thinned_rows
@@ -29,7 +30,7 @@ from .design import refuse_dependent
 from .field_forms import field_forms, may_have_network
 from .latent_pairs import LatentPairs, latent_pairs
 from .options import FitOptions
-from .rare_events import hardly_ever_changes
+from .rare_events import hardly_ever_changes, usual_values
 from .train import Monitor, Task, Training, latent_score_loss, train
 from .trainers import DensityTrainer, ResidualTrainer, Trainer
 
@@ -240,7 +241,7 @@ class AutoRecipe(Recipe):
 
     See ``fitting.auto`` for how. ``model.weights`` names the weights of the members, and ``model.estimated_error`` is
     the score error of :mod:`fisherscore.accuracy` as far as the fit itself can tell: what no candidate sees, none can
-    count. Data with one value in all but a few simulations are left out: what they tell cannot be learned from so few.
+    count. Of data with one value in all but a few simulations, only how often they differ is learned.
 
     Args:
         closed_forms: Names of the closed forms to try.
@@ -291,10 +292,12 @@ class AutoRecipe(Recipe):
 
         """
         sims = _thinned(sims, options.seed)
-        standardizer, rows = rows_in_region(sims)
+        standardizer, rows, rare = rows_with_rare_events(sims, is_read=not options.blocks)
         refuse_too_few(rows)
         warn_if_deterministic(rows)
         forms: dict[str, Fitter] = {name: CLOSED_FORMS[name] for name in self.closed_forms}
+        if rare:
+            forms = {name: RareEventsFitter(form, rare) for name, form in forms.items()}
         trainer = self.trainer(rows.data_size)
         if options.blocks:
             forms = field_forms(options.blocks, np.asarray(standardizer.x_scale), self.closed_forms)
@@ -332,10 +335,23 @@ def rows_in_region(sims: Simulations) -> tuple[Standardizer, Rows]:
 
     Data that hardly ever change are zero then, in all rows, unless there are no others.
     """
+    return rows_with_rare_events(sims, is_read=False)[:2]
+
+
+def rows_with_rare_events(sims: Simulations, *, is_read: bool) -> tuple[Standardizer, Rows, tuple[int, ...]]:
+    """Return the same, and the places of data that hardly ever change.
+
+    Where these are read, they are next to zero, for ``potentials.rare_events`` to find; else there are no places.
+    """
     refuse_dependent(sims)
     standardizer = Standardizer.of_region(sims.proposal.low, sims.proposal.high, sims.x, sims.proposal.axes)
-    u, x = standardizer.inputs(sims.drawn_at, sims.x)
     rare = hardly_ever_changes(sims.x)
     if (rare | (sims.x == sims.x[0]).all(axis=0)).all():
         rare = np.zeros_like(rare)
-    return standardizer.leaving_out(rare), Rows(u, np.where(rare, 0.0, x).reshape(len(x), -1))
+    places: tuple[int, ...] = tuple(np.flatnonzero(rare.ravel()).tolist())
+    if is_read and places:
+        standardizer = standardizer.counting(rare, usual_values(sims.x), sims.x)
+        u, x = standardizer.inputs(sims.drawn_at, sims.x)
+        return standardizer, Rows(u, x.reshape(len(x), -1)), places
+    u, x = standardizer.inputs(sims.drawn_at, sims.x)
+    return standardizer.leaving_out(rare), Rows(u, np.where(rare, 0.0, x).reshape(len(x), -1)), ()

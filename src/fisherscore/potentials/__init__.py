@@ -12,5 +12,6 @@ from . import (  # noqa: F401
     mixture_density,
     networks,
     quasi_score,
+    rare_events,
     stack,
 )

@@ -38,7 +38,7 @@ def _check(description: Any, num_parameters: int, data_size: int, most_numbers: 
     for name, value in settings.items():
         if name in ("members", "inner"):
             inner += value if isinstance(value, list) else [value]
-        elif not _is_size(value):
+        elif not (_are_places(value, data_size) if name == "places" else _is_size(value)):
             raise ValueError("the network's settings are missing or damaged")
     if len(inner) > _MOST_MEMBERS:
         raise ValueError(f"it has more than {_MOST_MEMBERS} members")
@@ -54,6 +54,13 @@ def _check(description: Any, num_parameters: int, data_size: int, most_numbers: 
 def _is_size(value: Any) -> bool:
     sizes = value if isinstance(value, list) else [value]
     return len(sizes) <= 64 and all(type(n) is int and 0 <= n <= _LARGEST_SIZE for n in sizes)
+
+
+def _are_places(value: Any, data_size: int) -> bool:
+    """Say whether these are places of some of the data, in their order."""
+    if not isinstance(value, list) or not all(type(n) is int and 0 <= n < data_size for n in value):
+        return False
+    return all(a < b for a, b in itertools.pairwise(value))
 
 
 def _least_numbers(architecture: str, settings: Mapping[str, Any], num_parameters: int, data_size: int) -> int:

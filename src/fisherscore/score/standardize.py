@@ -18,12 +18,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support.axes import Axes
+from ..potentials.rare_events import HIDDEN
 from .scales import Scales
 
 # Standardised data are at most this large: their squares are numbers of single precision still.
 _FARTHEST = 1e15
 # The scale of data that are left out, in their own: what is divided by it is nothing beside any other.
-_LEFT_OUT, _SURELY_LEFT_OUT = 1e30, 1e22
+_LEFT_OUT, _SURELY_LEFT_OUT = HIDDEN, 1e22
 
 
 class Standardizer(eqx.Module):
@@ -77,15 +78,28 @@ class Standardizer(eqx.Module):
         """Return the same map, which takes the data that are named to zero, whatever they are."""
         return replace(self, x_scale=np.where(data, _LEFT_OUT * np.asarray(self.x_scale, np.float64), self.x_scale))
 
-    def unlearned(self, x: np.ndarray) -> np.ndarray:
-        """Say which data of one observation were left out of a fit, as they hardly ever change, and are not as usual.
+    def counting(self, data: np.ndarray, usual: np.ndarray, x: np.ndarray) -> "Standardizer":
+        """Return the same map, which takes the data that are named to zero where they are as usual, else next to it.
 
-        Values that fewer than a tenth of all have lie farther from the mean than their deviation, the usual one nearer.
+        What is next to zero is the distance from the usual value, in units of the largest among x, times 1e-30.
+        """
+        largest = np.where(data, np.abs(x - usual).max(axis=0), 1.0)
+        return replace(
+            self,
+            x_centre=np.where(data, usual, self.x_centre),
+            x_scale=np.where(data, _LEFT_OUT * largest, self.x_scale),
+        )
+
+    def unlearned(self, x: np.ndarray) -> np.ndarray:
+        """Say which data of one observation hardly ever change, and have a value of which nothing was learned.
+
+        Where they were left out, that is any but the usual one: values that fewer than a tenth of all have lie farther
+        from the mean than their deviation, the usual one nearer. Where they are counted, it is one beyond all others.
         """
         scale = np.asarray(self.x_scale, np.float64)
         out = scale > _SURELY_LEFT_OUT
         off = np.abs(np.asarray(x, np.float64) - np.asarray(self.x_centre, np.float64))
-        return np.asarray(out & (off > np.where(out, scale / _LEFT_OUT, np.inf)))
+        return np.asarray(out & (off > np.where(out, (1 + 1e-6) * scale / _LEFT_OUT, np.inf)))
 
     def inputs(self, theta: Any, x: Any) -> tuple[Any, Any]:
         """Map (θ, x) to what the network sees."""
