@@ -317,6 +317,8 @@ OF_ONE_FILE = {
     "face_off": ("forecast_face_off", results_peers.face_off),
     "side_by_side": ("side_by_side", results_peers.side_by_side),
     "tasks_beside": ("side_by_side", results_peers.tasks_beside),
+    "fields_beside": ("side_by_side", results_peers.fields_beside),
+    "many_beside": ("side_by_side", results_peers.many_beside),
     "aiming": ("aiming", results_tables.aiming),
     "public_benchmark": ("sbi_benchmark", results_tables.public_benchmark),
 }

@@ -25,7 +25,8 @@ MEASURES = {
     "score_error": "score error",
     "mean_error": "error of the mean",
     "width_error": "error of the width",
-    "sigma_off_of_interest": "σ of the parameters of interest",
+    "sigma_off_of_interest": "largest error of σ, of interest",
+    "sigma_off": "largest error of σ, of all",
 }
 SECONDS = {"fit": "fit (s)", "one_posterior": "a posterior (s)"}
 POSTERIORS = {
@@ -38,8 +39,9 @@ POSTERIORS = {
 }
 FORECASTS = {
     "score_error": "score error",
+    "least_sigma": "smallest σ / exact",
     "sigma_off_of_interest": "largest error of σ, of interest",
-    "sigma_off": "of all 21",
+    "sigma_off": "of all",
     "fit": "fit (s)",
 }
 NEVER = "over "
@@ -115,6 +117,7 @@ def fields_beside(document: Row) -> str:
 def many_beside(document: Row) -> str:
     """Write score errors and errors of σ with many parameters."""
     rows = [row for row in document["rows"] if row["comparison"] == "many"]
+    rows = [row | {"least_sigma": min(row["sigma_over_exact"])} if measured(row) else row for row in rows]
     return f"{losses(rows)}\n\n{_table_of(rows, FORECASTS)}\n\n{environments(rows)}"
 
 
@@ -146,7 +149,8 @@ def _cells(rows: list[Row], columns: dict[str, str]) -> list[str]:
     for key in columns:
         known = [value for row in good if (value := {**row, **row["seconds"]}.get(key)) is not None]
         values.append("" if not known else f"{mean(known):.3f}" if key == "c2st" else number(mean(known)))
-    return [*values, f"{max(row['peak_mb'] for row in good):,}"]
+    memory = max((row["peak_mb"] for row in good if row.get("peak_mb")), default=None)
+    return [*values, "" if memory is None else f"{memory:,}"]
 
 
 def measured(row: Row) -> bool:

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import venv
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,10 @@ def ask(
             timer.start()
             try:
                 last = _last_line(process, simulator)
-            finally:
+                process.wait()
+            finally:  # also when this process is interrupted, or simulations asked for fail
                 timer.cancel()
-                process.kill() if sys.exc_info()[0] else process.wait()
+                process.kill()
         if ended.is_set():
             raise TooLong(f"not finished after {limit:.0f} s")
         if process.returncode:
@@ -107,8 +109,9 @@ def _last_line(process: Any, simulator: Callable[[np.ndarray], np.ndarray] | Non
         if simulator is not None and line.startswith(ASKS):
             theta, x = json.loads(line[len(ASKS) :])
             np.save(x, np.asarray(simulator(np.load(theta)), np.float64))
-            process.stdin.write("done\n")
-            process.stdin.flush()
+            with suppress(BrokenPipeError):  # it was ended meanwhile
+                process.stdin.write("done\n")
+                process.stdin.flush()
         elif line.strip():
             last = line
     return last

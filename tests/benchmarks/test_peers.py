@@ -214,7 +214,15 @@ def ask(tmp_path, first="pass", **options):
 def test_a_system_that_aims_is_given_the_simulations_it_asks_for(tmp_path):
     told, draws = ask(tmp_path)
     assert draws.tolist() == [[[10.0], [10.0]], [[50.0], [50.0]]]
-    assert told["seconds"]["fit"] > 0 and told["peak_mb"] > 0
+    assert told["seconds"]["fit"] > 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not say what memory was used")
+def test_memory_is_that_of_the_system_and_not_of_who_started_it(tmp_path):
+    block = np.ones(40_000_000)  # 320 MB
+    assert ask(tmp_path)[0]["peak_mb"] < 200
+    assert ask(tmp_path, "order['block'] = np.ones(40_000_000)")[0]["peak_mb"] > 300
+    assert block[0]
 
 
 def test_a_system_that_fails_or_takes_too_long_is_a_row(tmp_path):
