@@ -72,7 +72,7 @@ def fit_stack(
     details: dict[str, Any] = {}
     if trainer is not None and (len(rows) >= _MIN_ROWS_FOR_NETWORK or not members):
         key = jax.random.key(int(rng.integers(2**31)))
-        joined, details = NetworkTrial.of(rows, forms).run(trainer, key, options)
+        joined, details = NetworkTrial.of(rows, forms, error.total).run(trainer, key, options)
         if joined is not None:
             weights = {n: joined.keep * w for n, w in weights.items()} | joined.weights
             members |= joined.networks

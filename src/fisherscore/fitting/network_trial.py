@@ -1,8 +1,9 @@
 """Whether networks join the closed forms: trained on most rows, judged by the others.
 
 Networks join if, beside the closed forms, they lower the implicit loss of rows they have not seen by more than twice
-its standard error. A network that is not worth it when its held-out loss stops falling is given up; the others of an
-ensemble are trained, side by side, only if the first is worth it. On an accelerator all are trained at once.
+its standard error. Where the closed forms have little error left, a network that is not worth it when its held-out loss
+stops falling is given up; the others of an ensemble are trained, side by side, only if the first is worth it. On an
+accelerator all are trained at once.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ from .trainers import TrainedNetwork, Trainer, TrainingRequest, network_terms, r
 
 # Networks are judged by a tenth of the simulations; where these are few, by up to a fifth, but no more than this.
 _MAX_TEST_OF_FEW = 1_000
+# Where closed forms say that their error is larger than this, networks are trained to the end. Of likelihoods with thin
+# or several modes they learn the most long after their held-out loss seems to have stopped falling.
+_LARGE_ERROR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,17 +70,24 @@ class _Ensemble:
 
 @dataclass(frozen=True, eq=False)
 class NetworkTrial:
-    """Rows to train on and rows to test by, and what the closed forms say of them."""
+    """Rows to train on and rows to test by, and what the closed forms say of them.
+
+    ``little_left`` says whether the closed forms have little error left.
+    """
 
     training: Rows
     known: np.ndarray  # scores of the training rows, by the closed forms
     test: Rows
     base: Terms  # those of the closed forms at the test rows
     risk: ImplicitRisk
+    little_left: bool
 
     @classmethod
-    def of(cls, rows: Rows, forms: WeighedForms) -> "NetworkTrial":
-        """Split rows: the test is taken from the first part that was left out of the closed forms' fits."""
+    def of(cls, rows: Rows, forms: WeighedForms, error: float) -> "NetworkTrial":
+        """Split rows: the test is taken from the first part that was left out of the closed forms' fits.
+
+        ``error`` is the score error that the closed forms are estimated to have.
+        """
         held_out = forms.validation.held_out
         num_test = min(len(held_out), max(len(rows) // 10, min(len(rows) // 5, _MAX_TEST_OF_FEW)))
         chosen = held_out[:num_test]
@@ -91,6 +102,7 @@ class NetworkTrial:
             test=test,
             base=Terms.weighted_sum(parts, test.u.shape),
             risk=ImplicitRisk(edge_weights(test.u), metric),
+            little_left=error <= _LARGE_ERROR,
         )
 
     def run(self, trainer: Trainer, key: Array, options: FitOptions) -> tuple[Joined | None, dict[str, Any]]:
@@ -104,7 +116,7 @@ class NetworkTrial:
                 key=host_random.fold_in(words, number),
                 progress=options.progress,
                 checkpoint=options.checkpoint_of(f"network_{number}"),
-                review=Review(self.is_hopeless),
+                review=Review(self.is_hopeless) if self.little_left else None,
             )
             for number in range(trainer.num_members)
         ]
@@ -123,7 +135,7 @@ class NetworkTrial:
         """Say of networks that have not become better for a while whether they would not join as they are.
 
         The held-out loss of few rows is smallest long before the patience is spent, and what does not help then never
-        did on the problems this was tried on.
+        did where little was left to learn.
         """
         terms = [network_terms(network, self.test, self.risk.metric) for network in networks]
         return not self.judge(_mean(terms)).worthwhile
