@@ -88,6 +88,31 @@ def test_an_observation_that_is_no_number_leaves_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"num_simulations": 480}, "another num_simulations, 240 instead of 480"),
+        ({"seed": 8}, "another seed, 7 instead of 8"),
+        ({"num_rounds": 1}, r"another num_rounds, by which its rounds were of \[\d+, \d+\] .* be of \[240\]"),
+        ({"x_obs": [0.0, 0.1, 0.0]}, r"another observation\."),
+    ],
+)
+def test_a_folder_says_what_was_changed(changed, words, tmp_path):
+    asked = {"x_obs": X_OBS, "proposal": BOX, "num_simulations": 240, "seed": 7, "out": tmp_path}
+    with pytest.raises(fs.SimulationError, match="failed on each"):  # begun, but no more
+        fs.infer(fs.from_python(never), **asked)
+    with pytest.raises(fs.CampaignError, match=words):
+        fs.infer(fs.from_python(never), **{**asked, **changed})
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(fs.CampaignError, match="is a file, or lies in one"):
+            fs.infer(fs.from_python(never), X_OBS, BOX, 240, out=out)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_a_prior_much_wider_than_the_proposal_is_cut_off_by_it():
     prior = {name: dist.Normal(0.0, 300.0) for name in BOX.names}
     result = fs.infer(SIMULATOR, X_OBS, BOX, 300, prior=prior, recipe=fs.ClosedFormRecipe("gaussian"), num_samples=300)

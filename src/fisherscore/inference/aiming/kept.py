@@ -52,7 +52,10 @@ class Diary:
         }
         document = {"schema": _SCHEMA, "version": 1, "begun": begun, "findings": []}
         if not file.exists():
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError):
+                raise CampaignError(f"out: {folder} is a file, or lies in one. Choose another folder.") from None
             diary = cls(folder, document)
             diary._write()
             return diary
@@ -63,8 +66,8 @@ class Diary:
             changed.append("prior")
         if changed:
             raise CampaignError(
-                f"out: the inference in {folder} was begun with another {changed[0].replace('_', ' ')}. Go back to "
-                "what it was, or choose another folder."
+                f"out: the inference in {folder} was begun with another {_in_words(changed[0], before, begun)}. Go "
+                "back to what it was, or choose another folder."
             )
         return cls(folder, kept)
 
@@ -161,6 +164,17 @@ def _round(kept: dict[str, Any]) -> Round:
         sigma=np.array(read.tuple_of(read.number)(kept["sigma"])),
         guide=read.text(kept["guide"]),
     )
+
+
+def _in_words(name: str, before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Name what was changed as whoever calls :func:`infer` knows it, and of numbers say which."""
+    if name == "sizes":
+        return (
+            f"num_rounds, by which its rounds were of {before.get(name)} simulations, and would be of {now.get(name)}"
+        )
+    if name in ("num_simulations", "seed"):
+        return f"{name}, {before.get(name)} instead of {now.get(name)}"
+    return name
 
 
 def _read(file: Path) -> dict[str, Any]:
