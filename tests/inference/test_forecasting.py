@@ -64,7 +64,9 @@ def test_a_noisy_score_makes_the_plug_in_overclaim_but_not_the_bound(problem):
         forecast = fs.forecast(noisy_model(problem, 1.0), theta, problem.simulator, num_simulations=20_000)
     assert (np.linalg.eigvalsh(np.linalg.solve(truth, forecast.fisher)) > 1.3).all()
     assert excess(forecast, truth) < 3
-    assert (forecast.sigma_bound > np.sqrt(np.diag(np.linalg.inv(truth)))).all()
+    # Of both problems the exact score is linear in x, and the forecast's own simulations teach as much.
+    exact = np.sqrt(np.diag(np.linalg.inv(truth)))
+    np.testing.assert_array_less(np.abs(forecast.sigma_bound - exact), 4 * forecast.bound.sigma_error)
 
 
 def test_bootstrap_errors_are_the_scatter_between_seeds():

@@ -45,7 +45,8 @@ class Forecast:
         theta0: The parameters at which the forecast was made, shape (p,); NaN where they are not known.
         plug_in: The estimate E[ŝ ŝᵀ].
         slope: The estimate from the slope of the mean of ŝ.
-        bound: The conservative estimate, which never claims more than the data hold.
+        bound: The conservative estimate, which never claims more than the data hold; it may hold more than the model's
+            score, by scores linear in the data and in their products.
         num_simulations: Number of simulations spent.
         notes: What else there is to know: what the data leave free, and where the score cannot be believed.
 

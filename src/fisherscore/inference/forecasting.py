@@ -4,6 +4,9 @@
     slope     D = ∇θ' E[ŝ(θ, x)] at θ' = θ, x ~ p(x | θ')      linear in the error of ŝ
     bound     Dᵀ Cov(ŝ)⁻¹ D  ≤  F      by Cauchy-Schwarz, whatever ŝ is: the conservative forecast
 
+The bound takes in more than the model: scores linear in the data and in their products, which the same simulations
+teach (``linear_scores.py``), stand beside ŝ as further components where they add more than their noise.
+
 D comes from simulations at θ ± δ with the same random numbers, ŝ always being evaluated at θ. Steps are taken along the
 principal axes of E[ŝ ŝᵀ] beside the precision of the training range, each as long as the error along it: parameters
 that the data know in combination only would be moved too little one by one. Every pair has random numbers of its own,
@@ -30,13 +33,17 @@ from ..simulation.simulator import Simulator
 from .fisher_matrix import FisherMatrix
 from .forecast_notes import forecast_notes
 from .forecast_result import Forecast
-from .score_moments import Moments, three_estimates
+from .linear_scores import linear_scores, may_be_linear
+from .score_moments import Moments, bound_of, derivative_of, plug_in_and_slope
 
 # Half-width of the finite difference in units of the σ along it: large enough for simulators that do not vary
 # smoothly with θ at fixed random numbers, small enough for a bias of a few parts in a thousand.
 _STEP = 0.4
 # What that step leaves of relative error in D: all there is for simulators so smooth that paired noise cancels.
 _STEP_ERROR = 2e-3
+# Beside ŝ, linear scores may take part in the bound up to so many components in all, and where what is taken off for
+# their noise is no more than this part of it: of larger noise, the bound with the best luck would be chosen.
+_MOST_STATISTICS, _MOST_NOISE = 60, 0.2
 # Dropping more failed runs than this would bias the forecast.
 _MAX_FAILURES = 0.01
 
@@ -160,42 +167,99 @@ class _Point:
         """Make the three estimates and their bootstrap replicates from ``num_simulations`` fresh simulations."""
         p = len(self.theta)
         num = as_count(num_simulations, "num_simulations", minimum=20 * (2 * p + 1)) // (2 * p + 1)
-        centre = self.scores(0, [self.theta], num, advance)
-        steps = _steps(self.model, self.theta, centre[0])
+        centre = self.draw(0, [self.theta], num, advance)
+        steps = _steps(self.model, self.theta, centre.scores[0])
         ends = [
-            self.scores(1 + axis, [self.theta - step, self.theta + step], num, advance)
+            self.draw(1 + axis, [self.theta - step, self.theta + step], num, advance)
             for axis, step in enumerate(steps.T)
         ]
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(1,)))
-        at_centre, at_ends = Moments.of(centre, rng), [Moments.of(each, rng) for each in ends]
+        at_centre, *at_ends = (Moments.of(each, rng) for each in _statistics([centre, *ends], steps))
         step_error = _STEP_ERROR * rng.normal(size=len(at_centre.means))
         step_error[0] = 0.0
-        plug_in, slope, bound = (
+        derivative = derivative_of(at_ends, steps, step_error)
+        own = at_centre.first(p), [end.first(p) for end in at_ends]
+        plug_in, slope = (
             FisherMatrix(self.model.names, values[0], values[1:])
-            for values in three_estimates(at_centre, at_ends, steps, step_error)
+            for values in plug_in_and_slope(*own, derivative[:, :p])
         )
-        spent = sum(scores.shape[0] * scores.shape[1] for scores in (centre, *ends))
-        result = Forecast(self.theta, plug_in, slope, _less_noise(bound), num_simulations=spent)
+        bound = self.bound(at_centre, at_ends, derivative)
+        spent = sum(each.scores.shape[0] * each.scores.shape[1] for each in (centre, *ends))
+        result = Forecast(self.theta, plug_in, slope, bound, num_simulations=spent)
         result = replace(result, notes=forecast_notes(result, self.model))
         for note in result.notes:
             warnings.warn(note, FisherScoreWarning, stacklevel=3)
         return result
 
-    def scores(self, group: int, thetas: list[np.ndarray], num: int, advance: Advance) -> np.ndarray:
-        """Simulate at points with the same random numbers, those of a group; return scores at θ (points, ..., p).
+    def bound(self, centre: Moments, ends: list[Moments], derivative: np.ndarray) -> FisherMatrix:
+        """Compute the bound of ŝ, and of p more statistics of each linear score where these pay for their noise.
+
+        The square of the noise in D is never negative, and must not be claimed as information. That of a linear score
+        counts twice where there is nothing to learn: draws that share a noise by chance then teach it to one another.
+        """
+        p, own, bounds = len(self.theta), None, []
+        for number in range(p, derivative.shape[1] + 1, p):
+            parts = centre.first(number), [end.first(number) for end in ends]
+            values = bound_of(*parts, derivative[:, :number])
+            noise = values[1:].mean(axis=0) - values[0]
+            own = noise if own is None else own
+            taken = 2 * noise - own
+            if number == p or _is_small(taken - own, values[0]):
+                bounds.append(FisherMatrix(self.model.names, values[0] - taken, values[1:] - noise - taken))
+        return max(bounds, key=_information)
+
+    def draw(self, group: int, thetas: list[np.ndarray], num: int, advance: Advance) -> "_Drawn":
+        """Simulate at points with the same random numbers, those of a group; scores are those at θ.
 
         What failed at one of the points is left out at all of them.
         """
         scores = np.full((len(thetas), num, len(self.theta)), np.nan)
+        size = int(np.prod(self.model.x_shape))
+        data = np.full((len(thetas), num, size if may_be_linear(size) else 0), np.nan)
         stream = Stream(self.seed, Purpose.FORECAST)
-        for each, theta in zip(scores, thetas, strict=True):
+        for each, x, theta in zip(scores, data, thetas, strict=True):
             rows = np.tile(theta, (num, 1))
             block = draw_block(self.simulator, rows, stream, self.engine, advance, first=group * num)
             good = block.status == OK
             if np.mean(~good) > _MAX_FAILURES:
                 block.refuse_failures(self.simulator.name, rows)
             each[good] = self.model.score(self.theta, block.x[good])
-        return scores[:, np.isfinite(scores).all(axis=(0, 2))]
+            if x.shape[1]:
+                x[good] = np.reshape(block.x[good], (-1, size))
+        good = np.isfinite(scores).all(axis=(0, 2))
+        return _Drawn(scores[:, good], data[:, good])
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Scores (points, simulations, p) of a group, and its data (points, simulations, d); none where d is large."""
+
+    scores: np.ndarray
+    data: np.ndarray
+
+
+def _statistics(groups: list[_Drawn], steps: np.ndarray) -> list[np.ndarray]:
+    """Put linear scores beside those of the model, for every group (points, simulations, q)."""
+    p = len(steps)
+    linear = linear_scores([group.data for group in groups], steps)[: max(0, _MOST_STATISTICS // p - 1)]
+    columns = zip(*linear, strict=True) if linear else ([] for _ in groups)
+    return [np.concatenate([group.scores, *more], axis=2) for group, more in zip(groups, columns, strict=True)]
+
+
+def _is_small(noise: np.ndarray, bound: np.ndarray) -> bool:
+    """Say whether what noise adds to a bound is a small part of it, in every direction that the bound knows."""
+    values, vectors = np.linalg.eigh(bound)
+    if not values[0] > 0:
+        return False
+    half = vectors / np.sqrt(values)
+    return bool(np.linalg.norm(half.T @ noise @ half, ord=2) < _MOST_NOISE)
+
+
+def _information(bound: FisherMatrix) -> float:
+    """Return the logarithm of the determinant, or less than any where a direction is not known."""
+    sign, logarithm = np.linalg.slogdet(bound.matrix)
+    known = sign > 0 and np.linalg.eigvalsh(bound.matrix)[0] > 0
+    return float(logarithm) if known else -np.inf
 
 
 def _steps(model: ScoreModel, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -221,10 +285,3 @@ def _steps(model: ScoreModel, theta: np.ndarray, scores: np.ndarray) -> np.ndarr
         axes[np.ix_(loose, loose)] = unit[loose, None] * vectors * (_STEP / np.sqrt(values))
     with np.errstate(divide="ignore"):
         return axes * np.minimum(1.0, (room[:, None] / np.abs(axes)).min(axis=0))
-
-
-def _less_noise(bound: FisherMatrix) -> FisherMatrix:
-    """Take off what the noise of D adds to the bound: a square of noise is never negative, and must not be claimed."""
-    assert bound.draws is not None
-    bias = bound.draws.mean(axis=0) - bound.matrix
-    return FisherMatrix(bound.names, bound.matrix - bias, bound.draws - 2 * bias)

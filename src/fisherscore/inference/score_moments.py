@@ -1,5 +1,7 @@
 """Means and covariances of scores at the points of a forecast, as they are and as the bootstrap draws them again.
 
+Columns are statistics: the scores of a model, p of them, and any number of others that a bound may use as well.
+
 Points are grouped: those of one group share their random numbers, so that differences between them are nearly free of
 noise, and different groups do not, so that every group adds to what is known of the covariance.
 """
@@ -10,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 _NUM_BOOTSTRAP = 200
+# Combinations of statistics whose correlation matrix has smaller eigenvalues, relative to the largest, are rounding.
+_ROUNDING = 1e-10
 # Of two covariances, differences whose squares are this many times as large as expected of noise may be noise.
 _BELIEVED = 2.0
 
@@ -20,8 +24,8 @@ class Moments:
 
     Attributes:
         num: Number of simulations at each point.
-        means: Mean scores, shape (1 + replicates, points, p).
-        covariance: Their covariance, the mean of those of the points, shape (1 + replicates, p, p).
+        means: Mean statistics, shape (1 + replicates, points, q).
+        covariance: Their covariance, the mean of those of the points, shape (1 + replicates, q, q).
     """
 
     num: int
@@ -30,17 +34,21 @@ class Moments:
 
     @classmethod
     def of(cls, scores: np.ndarray, rng: np.random.Generator) -> "Moments":
-        """Take the moments of scores (points, simulations, p); what shares its random numbers is drawn together."""
-        num_points, num, p = scores.shape
+        """Take the moments of statistics (points, simulations, q); what shares its random numbers is drawn together."""
+        num_points, num, q = scores.shape
         again = [np.bincount(rng.integers(num, size=num), minlength=num) for _ in range(_NUM_BOOTSTRAP)]
         shares = np.stack([np.ones(num), *again]) / num
         means = np.stack([shares @ each for each in scores], axis=1)
-        covariance = np.zeros((len(shares), p, p))
+        covariance = np.zeros((len(shares), q, q))
         for each, mean in zip(scores, np.moveaxis(means, 1, 0), strict=True):
-            products = (each[:, :, None] * each[:, None, :]).reshape(num, p * p)
-            second = (shares @ products).reshape(-1, p, p)
+            products = (each[:, :, None] * each[:, None, :]).reshape(num, q * q)
+            second = (shares @ products).reshape(-1, q, q)
             covariance += (second - mean[:, :, None] * mean[:, None, :]) / num_points
         return cls(num, means, covariance * num / (num - 1))
+
+    def first(self, number: int) -> "Moments":
+        """Return the moments of the first statistics alone."""
+        return Moments(self.num, self.means[..., :number], self.covariance[:, :number, :number])
 
 
 def pooled(centre: Moments, ends: Sequence[Moments]) -> np.ndarray:
@@ -62,19 +70,32 @@ def pooled(centre: Moments, ends: Sequence[Moments]) -> np.ndarray:
     return centre.covariance + share * difference
 
 
-def three_estimates(
-    centre: Moments, ends: Sequence[Moments], steps: np.ndarray, step_error: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute plug-in, slope and bound, (1 + replicates, p, p) each, from the moments at θ and at both ends of steps.
+def plug_in_and_slope(
+    centre: Moments, ends: Sequence[Moments], derivative: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute two estimates, (1 + replicates, p, p) each, from the moments of scores and the slopes of their means."""
+    mean = centre.means[:, 0]
+    # The square of a mean is too large by its variance.
+    plug_in = pooled(centre, ends) * (1 - 1 / centre.num) + mean[:, :, None] * mean[:, None, :]
+    return plug_in, (derivative + np.swapaxes(derivative, 1, 2)) / 2
+
+
+def derivative_of(ends: Sequence[Moments], steps: np.ndarray, step_error: np.ndarray) -> np.ndarray:
+    """Compute D[j, k] = ∂E[t_j] / ∂θ_k of statistics t, shape (1 + replicates, q, p).
 
     ``steps`` are the columns of a matrix (p, p); ``step_error`` is a relative error of the slopes for every replicate.
     """
-    covariance, mean = pooled(centre, ends), centre.means[:, 0]
-    # The square of a mean is too large by its variance.
-    plug_in = covariance * (1 - 1 / centre.num) + mean[:, :, None] * mean[:, None, :]
     along_steps = np.stack([(end.means[:, 1] - end.means[:, 0]) / 2 for end in ends], axis=1)
-    # D[j, k] = ∂E[ŝ_j] / ∂θ_k
-    derivative = np.einsum("ak,baj->bjk", np.linalg.inv(steps), along_steps) * (1 + step_error)[:, None, None]
-    turned = np.swapaxes(derivative, 1, 2)
-    bound = turned @ np.linalg.pinv(covariance, hermitian=True) @ derivative
-    return plug_in, (derivative + turned) / 2, (bound + np.swapaxes(bound, 1, 2)) / 2
+    derivative: np.ndarray = np.einsum("ak,baj->bjk", np.linalg.inv(steps), along_steps)
+    return derivative * (1 + step_error)[:, None, None]
+
+
+def bound_of(centre: Moments, ends: Sequence[Moments], derivative: np.ndarray) -> np.ndarray:
+    """Compute Dᵀ C⁻¹ D, shape (1 + replicates, p, p); statistics may be in any units, and need not be independent."""
+    covariance = pooled(centre, ends)
+    spread = np.sqrt(np.diagonal(covariance[0]))
+    unit = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
+    inverse = np.linalg.pinv(covariance * np.outer(unit, unit), rcond=_ROUNDING, hermitian=True)
+    scaled = derivative * unit[:, None]
+    bound = np.swapaxes(scaled, 1, 2) @ inverse @ scaled
+    return (bound + np.swapaxes(bound, 1, 2)) / 2
