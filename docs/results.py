@@ -271,6 +271,10 @@ def headline() -> str:
             tasks_better(1_000),
         ),
         (
+            "the same with 10,000 simulations, one to four observations a task",
+            tasks_better(10_000),
+        ),
+        (
             f"{len(pairs)} problems, 2,000 simulations: score error below that of sbi's neural likelihood",
             f"in {sum(ours < peer for ours, peer in pairs)} of {len(pairs)}",
         ),
